@@ -180,7 +180,7 @@ _READS: tuple[Callable[[Store], Any], ...] = (
     lambda store: store.plans.best("simplebig", software=STUDY.software, node="vm"),
     lambda store: store.studies.find_for_use_case("simplebig", "vm"),
     lambda store: store.plans.find_namesakes("a.py:b"),
-    lambda store: store.studies.find_similar(STUDY),
+    lambda store: store.studies.begin_search(STUDY, fresh=False),
     lambda store: store.machines.latest_probe(NODE.fingerprint()),
     lambda store: store.machines.latest_links({}),
     lambda store: store.jobs.find(),

@@ -19,11 +19,9 @@ _PRUNED_EVERY = 256
 
 
 def record_event(
-    connection: Connection, topic: Topic, subject_id: int | None, now: Callable[[], datetime]
+    connection: Connection, topic: Topic, subject_id: int, now: Callable[[], datetime]
 ) -> None:
     """Add a change to the log, within the transaction of ``connection``."""
-    if subject_id is None:
-        return
     values = {"created_at": now(), "topic": str(topic), "subject_id": subject_id}
     event_id = insert(connection, events, values)
     if event_id % _PRUNED_EVERY == 0:

@@ -22,7 +22,7 @@ takes stays below a second."""
 
 
 def find_similar(
-    database: Database, machines: MachineStore, study: Study, *, up_to: int | None = None
+    database: Database, machines: MachineStore, study: Study, *, up_to: int
 ) -> tuple[SimilarTrials, ...]:
     """Give trials of studies of machines and use cases that are alike, the most alike first.
 
@@ -32,7 +32,7 @@ def find_similar(
         database: That has them.
         machines: Of the same database.
         study: The one that is to be continued; its own trials are left out.
-        up_to: Number of the last trial that counts; ``None``: of any.
+        up_to: Number of the last trial that counts.
     """
     node = machines.latest_probe(study.fingerprint, node=study.node)
     if node is None:
@@ -69,9 +69,7 @@ def find_similar(
         left = _MOST_SIMILAR - sum(len(one.results) for one in found)
         if likeness < LEAST_LIKENESS or left <= 0:
             break
-        latest = select(trials).where(trials.c.study_id == study_id)
-        if up_to is not None:
-            latest = latest.where(trials.c.id <= up_to)
+        latest = select(trials).where(trials.c.study_id == study_id, trials.c.id <= up_to)
         latest = latest.order_by(trials.c.number.desc()).limit(left)
         results = tuple(t.result for t in database.fetch(latest, trial_from_row))
         found.append(SimilarTrials(study_id=study_id, likeness=likeness, results=results))

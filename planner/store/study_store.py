@@ -85,7 +85,8 @@ class StudyStore:
         earlier = self._earlier(study_id, self.count_finished_trials(study_id), up_to=newest)
         if fresh:
             return earlier
-        return replace(earlier, similar=self.find_similar(study, up_to=newest))
+        similar = find_similar(self._database, self._machines, study, up_to=newest)
+        return replace(earlier, similar=similar)
 
     def find_for_use_case(self, use_case: str, node: str) -> dict[str, EarlierTrials]:
         """Give the latest study of each key, of a use case on a node.
@@ -97,8 +98,10 @@ class StudyStore:
             .where(is_namesake(studies, use_case), studies.c.node == node)
             .order_by(studies.c.generation)
         )
-        rows = self._database.fetch(query, dict)
-        return {row["key"]: self._earlier(row["id"], row["finished_trials"]) for row in rows}
+        latest = {row["key"]: row for row in self._database.fetch(query, dict)}
+        return {
+            key: self._earlier(row["id"], row["finished_trials"]) for key, row in latest.items()
+        }
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give the trials after a number, of a study and of its use case on equal hardware."""
@@ -126,10 +129,6 @@ class StudyStore:
                 for other, results in others.items()
             ),
         )
-
-    def find_similar(self, study: Study, *, up_to: int | None = None) -> tuple[SimilarTrials, ...]:
-        """Give trials of similar machines and use cases, up to the trial with a number."""
-        return find_similar(self._database, self._machines, study, up_to=up_to)
 
     def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
         """Save a finished trial and tell where. Call it once per trial."""
