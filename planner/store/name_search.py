@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import Column, ColumnElement, Select, Table, Text, cast, literal, or_, select
+from sqlalchemy import ColumnElement, Select, Text, cast, literal, or_, select, type_coerce
 
 from planner.records.name_match import NameMatch
 from planner.store.databases.database import Database
-from planner.store.databases.tables import jobs, nodes, plans, studies, sweeps, trainings
+from planner.store.databases.tables import PlainText, jobs, nodes, plans, studies, sweeps, trainings
 from probes import codec
 
 
@@ -47,24 +47,18 @@ def _queries(text: str) -> Iterator[Select[tuple[object, ...]]]:
         ("sweep", sweeps, sweeps.c.use_case, sweeps.c.node, sweeps.c.created_at),
         ("job", jobs, jobs.c.title, jobs.c.machine, jobs.c.created_at),
     ):
-        yield _query(kind, table, name, place, at, text)
-
-
-def _query(
-    kind: str, table: Table, name: Column[str], place: Column[str], at: Column[object], text: str
-) -> Select[tuple[object, ...]]:
-    names: list[ColumnElement[str]] = [name, place]
-    if table is trainings:  # its hosts are a document
-        names.append(cast(table.c.hosts, Text))
-    matches = or_(*(column.icontains(text, autoescape=True) for column in names))
-    return (
-        select(
-            literal(kind).label("kind"),
-            table.c.id,
-            name.label("name"),
-            place.label("place"),
-            at.label("at"),
+        names: list[ColumnElement[str]] = [name, place]
+        if table is trainings:  # its hosts are a document
+            names.append(type_coerce(cast(table.c.hosts, Text), PlainText))
+        matches = or_(*(column.icontains(text, autoescape=True) for column in names))
+        yield (
+            select(
+                literal(kind).label("kind"),
+                table.c.id,
+                name.label("name"),
+                place.label("place"),
+                at.label("at"),
+            )
+            .where(matches)
+            .order_by(table.c.id.desc())
         )
-        .where(matches)
-        .order_by(table.c.id.desc())
-    )

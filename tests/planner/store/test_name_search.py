@@ -77,8 +77,8 @@ def test_every_kind_of_thing_is_found_whatever_the_case_of_its_letters(store):
     assert kinds(store, "other") == []
 
 
-@pytest.mark.parametrize("text", ["%", "_", "/", "'", '"', "\\"])
-def test_characters_of_patterns_stand_for_themselves(store, text):
+@pytest.mark.parametrize("text", ["%", "_", "/", "'", '"', "\\", "\0", "\udcff"])
+def test_characters_of_patterns_and_those_that_a_database_refuses_stand_for_themselves(store, text):
     fill(store, "plain")
     assert "plan" not in kinds(store, text)
     store.plans.save(replace(FOUND, use_case=f"a{text}b", node="n"))
