@@ -106,21 +106,32 @@ def search_node(
                 tuner.search()
             else:
                 tuner.measure_defaults()
-        if not leads:
-            waited = time.monotonic()
-            directive = directives.get()
-            tuner.extend(time.monotonic() - waited)
-            with lock():
-                match directive:
-                    case ConfirmPlans() as confirm:
-                        tuner.confirm(confirm.plans)
-                    case _:
-                        leads = True
-                        tuner.search()
-        if leads:
+        if leads or not follow(tuner, directives, lock):
             send(PlansFound(plans=_best_plans(findings)))
     if not findings.candidates():
         raise NoPlanError(findings.explain_no_plan())
+
+
+def follow(tuner: Tuner, directives: SimpleQueue[Report], lock: LockMachine) -> bool:
+    """Wait for the plans of an equal node and confirm them; search where it has found none.
+
+    Args:
+        tuner: Of this node. What it waits is no part of its budget.
+        directives: What rank 0 tells this node.
+        lock: As of `search_node`.
+
+    Returns:
+        Whether there were plans to confirm.
+    """
+    began = time.monotonic()
+    directive = directives.get()
+    with lock():
+        tuner.extend(time.monotonic() - began)
+        if isinstance(directive, ConfirmPlans):
+            tuner.confirm(directive.plans)
+            return True
+        tuner.search()
+        return False
 
 
 def find_hardware(known: Hardware | None, send: Send) -> Hardware:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
 from dataclasses import replace
+from queue import SimpleQueue
 
 import pytest
 from host_answers import facts_of, host
@@ -22,7 +24,7 @@ from planner.cluster_tuning.collector import Collector, LazyStore, NodeState
 from planner.cluster_tuning.coordinator import Coordinator
 from planner.cluster_tuning.driver import ClusterDriver
 from planner.cluster_tuning.network import largest_within
-from planner.cluster_tuning.node_search import find_hardware
+from planner.cluster_tuning.node_search import find_hardware, follow
 from planner.cluster_tuning.reports import (
     CaseDescribed,
     ConfirmPlans,
@@ -116,6 +118,38 @@ def test_next_of_the_equal_nodes_searches_where_the_first_found_nothing(end):
     heard = Heard([0, 0, 0])
     assert heard.hear((0, end)) == [(1, LeadSearch())]
     assert heard.hear((1, FOUND)) == [(2, ConfirmPlans(plans=FOUND.plans))]
+
+
+class Ordered:
+    """Notes in which order a machine is locked and its search is told what to do."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    @contextmanager
+    def lock(self):
+        self.did.append("lock")
+        yield
+
+    def extend(self, waited_s):
+        self.did.append("extend")
+
+    def confirm(self, plans):
+        self.did.append("confirm")
+
+    def search(self):
+        self.did.append("search")
+
+
+@pytest.mark.parametrize(
+    ("directive", "then"), [(ConfirmPlans(plans=(PLAN,)), "confirm"), (LeadSearch(), "search")]
+)
+def test_node_has_its_whole_budget_when_it_has_waited_for_others(directive, then):
+    """The story: what it waited for its machine's lock, which another job had, was missing."""
+    node, directives = Ordered(), SimpleQueue()
+    directives.put(directive)
+    assert follow(node, directives, node.lock) is (then == "confirm")
+    assert node.did == ["lock", "extend", then]
 
 
 def test_node_that_has_failed_is_not_asked_to_search():
