@@ -67,8 +67,8 @@ def predict(
 
     The gradient sync begins with the first gradients and runs beside the computing, from which it
     takes processor time. While a node with less than a core computes, it runs slower; afterwards
-    at the speed of the network. The last chunk comes after both:
-    ``step = max(computing + processor time, end of the sync + update) + last chunk``.
+    at the speed of the network. The last bucket comes after both:
+    ``step = max(computing + processor time, end of the sync + update) + last bucket``.
 
     Args:
         nodes: In the order of the ring.
@@ -135,7 +135,7 @@ class _Times:
         )
 
     def _sync_end_s(self, computing_s: Sequence[float]) -> float:
-        """Give the time in the step at which all gradients but the last chunk are summed."""
+        """Give the time in the step at which all gradients but the last bucket are summed."""
         first_s = max(
             node.first_ready * time_s for node, time_s in zip(self._nodes, computing_s, strict=True)
         )

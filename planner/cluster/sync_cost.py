@@ -1,6 +1,6 @@
 """Cost model of the gradient sync between nodes: time on the network, processor time per step.
 
-Gradients are summed in chunks, while the backward pass still computes those of other layers. How
+Gradients are summed in buckets, while the backward pass still computes those of other layers. How
 often a link carries them follows from the algorithm, how many bytes they are and what writing them
 costs from the format (`launch.gradient_sync`). What was measured between these hosts is a ring of
 exact numbers; constants are used for the rest.
@@ -46,14 +46,14 @@ def first_ready(micro_batches: int, *, begins_early: bool, sends_at_end: bool) -
     return 1 - (1 - ready) / micro_batches
 
 
-CHUNK_BYTES = 4 * 2**20
+BUCKET_BYTES = 4 * 2**20
 """Gradients that are summed together, as cut by `launch.gradient_sync.allreduce.buckets`."""
 
 _BYTES_PER_NUMBER = 4
 """Gradients are float32 nearly always."""
 
 _IN_FLIGHT = 4
-"""Chunks that are on the network at the same time, as in
+"""Buckets that are on the network at the same time, as in
 `launch.gradient_sync.allreduce.bucket_sum`."""
 
 _UPDATE_S_PER_BYTE = 2e-10
@@ -61,7 +61,7 @@ _UPDATE_S_PER_BYTE = 2e-10
 step, but where the network is the last to finish it comes after that."""
 
 _AGREEING_S = 0.0015
-"""After the last chunk the nodes exchange their loss and times: a few small messages, each polled
+"""After the last bucket the nodes exchange their loss and times: a few small messages, each polled
 for every half millisecond."""
 
 CPU_S_PER_BYTE = 1.3e-9
@@ -110,8 +110,8 @@ class SyncCostModel:
             return 0.0
         load, hops = self._algorithm.load(len(hosts)), self._algorithm.hops(len(hosts))
         on_wire = self._on_wire(gradient_bytes)
-        chunks = math.ceil(gradient_bytes / CHUNK_BYTES)
-        link_s = self._slowdown(on_wire) * self._ideal_s(hosts, load * on_wire, hops, chunks)
+        buckets = math.ceil(gradient_bytes / BUCKET_BYTES)
+        link_s = self._slowdown(on_wire) * self._ideal_s(hosts, load * on_wire, hops, buckets)
         return max(link_s, self._format.processor_s_per_byte * gradient_bytes)
 
     def overlapped_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
@@ -128,10 +128,10 @@ class SyncCostModel:
         return longer * self.wire_s(hosts, gradient_bytes)
 
     def exposed_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
-        """Give the time of the last chunk, which no computing overlaps."""
+        """Give the time of the last bucket, which no computing overlaps."""
         if len(hosts) < 2:
             return 0.0
-        return self.wire_s(hosts, min(gradient_bytes, CHUNK_BYTES)) + _AGREEING_S
+        return self.wire_s(hosts, min(gradient_bytes, BUCKET_BYTES)) + _AGREEING_S
 
     def update_s(self, gradient_bytes: int) -> float:
         """Give the time of the update that comes after the gradients."""
@@ -163,18 +163,18 @@ class SyncCostModel:
     def _on_wire(self, gradient_bytes: int) -> int:
         return self._format.num_bytes(gradient_bytes // _BYTES_PER_NUMBER)
 
-    def _ideal_s(self, hosts: Sequence[str], sent: float, hops: int, chunks: int) -> float:
+    def _ideal_s(self, hosts: Sequence[str], sent: float, hops: int, buckets: int) -> float:
         """Give the time of so many bytes on a slowest link that is always in use, but for latency.
 
         Args:
             hosts: In the order of the ring.
             sent: Bytes over the busiest link.
-            hops: Messages about a chunk that follow one another.
-            chunks: Into which the gradients are cut.
+            hops: Messages about a bucket that follow one another.
+            buckets: Into which the gradients are cut.
         """
         neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
         links = [self._links[frozenset(pair)] for pair in neighbours]
-        waits = hops * math.ceil(chunks / _IN_FLIGHT)
+        waits = hops * math.ceil(buckets / _IN_FLIGHT)
         return sent / max(min(link.bytes_per_s for link in links), 1.0) + (
             waits * max(link.latency_s for link in links)
         )
@@ -184,9 +184,9 @@ class SyncCostModel:
         nearest = self._nearest(message_bytes)
         if nearest is None:
             return 1.0
-        hosts, chunks = self.measured.hosts, math.ceil(nearest.message_bytes / CHUNK_BYTES)
+        hosts, buckets = self.measured.hosts, math.ceil(nearest.message_bytes / BUCKET_BYTES)
         sent = _RING.load(len(hosts)) * nearest.message_bytes
-        return nearest.time_s / self._ideal_s(hosts, sent, _RING.hops(len(hosts)), chunks)
+        return nearest.time_s / self._ideal_s(hosts, sent, _RING.hops(len(hosts)), buckets)
 
     def _nearest(self, message_bytes: int) -> HostAllReduce | None:
         distances = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from launch.gradient_sync.allreduce.encoded_sum import make_sum
-from planner.cluster.sync_cost import CHUNK_BYTES
+from planner.cluster.sync_cost import BUCKET_BYTES
 from planner.cluster_tuning.reports import LinksMeasured
 from probes.network.all_reduce import Floats, measure_all_reduce
 from probes.network.links import measure_links
@@ -35,8 +35,8 @@ def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasur
     ring = make_sum(comm.Dup())
 
     def sum_in_place(numbers: Floats) -> None:
-        chunk = CHUNK_BYTES // numbers.itemsize
-        ring.sum_all(numbers[at : at + chunk] for at in range(0, numbers.size, chunk))
+        bucket = BUCKET_BYTES // numbers.itemsize
+        ring.sum_all(numbers[at : at + bucket] for at in range(0, numbers.size, bucket))
 
     limit_s = _ALL_REDUCES_S / max(len(message_bytes), 1)
     most = largest_within(limit_s / _FEWEST_RUNS, comm.size, [link.bytes_per_s for link in links])
@@ -48,9 +48,9 @@ def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasur
 
 
 def largest_within(time_s: float, ranks: int, bytes_per_s: Sequence[float]) -> int:
-    """Give the size of the gradients that a ring can sum in some time, whole chunks of them.
+    """Give the size of the gradients that a ring can sum in some time, whole buckets of them.
 
     Those of VGG16 take most of a minute at 100 Mb/s, and a part of them shows the same.
     """
     sent = 2 * (ranks - 1) / ranks  # by each rank, for a byte of the gradients
-    return max(1, int(time_s * min(bytes_per_s) / sent / CHUNK_BYTES)) * CHUNK_BYTES
+    return max(1, int(time_s * min(bytes_per_s) / sent / BUCKET_BYTES)) * BUCKET_BYTES

@@ -10,7 +10,7 @@ from launch.gradient_sync.wire_formats import load_wire_format, wire_format_name
 from planner.cluster.links import HostAllReduce
 from planner.cluster.prediction import predict
 from planner.cluster.sync_cost import (
-    CHUNK_BYTES,
+    BUCKET_BYTES,
     COPY_S_PER_BYTE,
     CPU_S_PER_BYTE,
     EARLY_READY,
@@ -25,7 +25,7 @@ def test_step_waits_for_the_network_where_that_takes_longer_than_computing():
     wire_s = ALEXNET_BYTES / (GIGABIT / 10)  # a ring of two sends all of it once
     assert both.wire_s == pytest.approx(wire_s, rel=0.01)
     first_s = FIRST_READY * max(both.computing_s)
-    last_s = wire_s * CHUNK_BYTES / ALEXNET_BYTES
+    last_s = wire_s * BUCKET_BYTES / ALEXNET_BYTES
     assert both.step_s == pytest.approx(first_s + wire_s + last_s, rel=0.01)
 
 
