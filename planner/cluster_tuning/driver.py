@@ -73,6 +73,9 @@ class ClusterDriver:
         hosts: Sequence[Host] = self.checked.ranked
         purpose = self.purpose
         for attempt in range(1 + _MAX_RESTARTS):
+            if attempt > 0:
+                names = ", ".join(host.name for host in hosts)
+                self.collector.listener(Noted(message=f"going on with {names}"), hosts[0].name)
             has_begun, end = self._run(purpose, hosts)
             if end.code == 0:
                 return
@@ -88,8 +91,6 @@ class ClusterDriver:
                 if self.is_quick or self.collector.links is not None or len(hosts) < 2:
                     return
                 purpose = ClusterPurpose.LINKS
-            names = ", ".join(host.name for host in hosts)
-            self.collector.listener(Noted(message=f"going on with {names}"), hosts[0].name)
 
     def _can_continue(self, host: Host) -> bool:
         return host.name not in self._lost and self.collector.nodes[host.name].failure is None

@@ -18,8 +18,9 @@ from launch.case_facts import CaseFacts
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
-from launch.reports import Alive, Report, Warned
+from launch.reports import Alive, Noted, Report, Warned
 from launch.workload import Workload
+from planner.cluster_tuning import driver
 from planner.cluster_tuning.collector import Collector, LazyStore, NodeState
 from planner.cluster_tuning.coordinator import Coordinator
 from planner.cluster_tuning.driver import ClusterDriver
@@ -209,10 +210,13 @@ def test_measured_network_reaches_the_starting_process_as_it_was_measured():
 class Shown:
     def __init__(self) -> None:
         self.lines: list[tuple[str, bool]] = []
+        self.notes: list[str] = []
 
     def __call__(self, report, host=None):
         if isinstance(report, TrialEnded):
             self.lines.append((host, report.is_best))
+        if isinstance(report, Noted):
+            self.notes.append(report.message)
 
 
 @pytest.fixture
@@ -296,14 +300,14 @@ def probed_by(tmp_path):
         this_machine="localhost",
     )
 
-    def run(script: str) -> NodeState:
+    def run(script: str) -> Collector:
         own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3", script)
         with LazyStore(str(tmp_path / "planner.db")) as store:
-            node = NodeState(host="localhost")
-            collector = Collector(store, SOFTWARE, Shown(), nodes={"localhost": node})
+            nodes = {"localhost": NodeState(host="localhost")}
+            collector = Collector(store, SOFTWARE, Shown(), nodes=nodes)
             hosts = Hosts.this_machine(HostAccess(mpirun=own))
             ClusterDriver(ClusterPurpose.PROBE, checked, hosts, collector).run()
-        return node
+        return collector
 
     return run
 
@@ -315,10 +319,18 @@ def test_job_whose_ranks_never_come_together_is_ended_and_told(probed_by, monkey
         probed_by("exec sleep 1000")
 
 
+PROBED = NodeReport.of(0, NodeProbed(hardware=NODE, is_new=False)).encode().decode().strip()
+TELL_PROBED = f"printf '%s\\n' {shlex.quote(PROBED)}"
+
+
+def test_job_that_failed_too_often_is_not_said_to_go_on(probed_by, monkeypatch):
+    monkeypatch.setattr(driver, "_MAX_RESTARTS", 0)
+    assert probed_by(f"{TELL_PROBED}; exit 1").listener.notes == []
+
+
 def test_host_whose_rank_was_killed_is_lost_and_told(probed_by):
-    said = NodeReport.of(0, NodeProbed(hardware=NODE, is_new=False)).encode().decode().strip()
     noticed = "process rank 0 with PID 7 on node vm exited on signal 9 (Killed)."
-    node = probed_by(f"printf '%s\\n' {shlex.quote(said)}; echo '{noticed}' >&2; exit 1")
+    node = probed_by(f"{TELL_PROBED}; echo '{noticed}' >&2; exit 1").nodes["localhost"]
     assert node.failure.message == "lost: its MPI rank was killed by signal 9 (SIGKILL)"
     assert node.failure.is_lost
 
