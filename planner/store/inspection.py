@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, and_, func, select
 
-from launch.case_facts import CaseFacts
 from planner.errors import StoreError
 from planner.records.database_record import CheckRecord, DatabaseRecord, TableRecord
 from planner.records.event_record import EventRecord
+from planner.records.study_record import StudyRecord
 from planner.store.databases import tables
 from planner.store.databases.database import UNREADABLE, Database
 from planner.store.databases.opening import open_database
@@ -19,7 +19,7 @@ from planner.store.databases.tables import UtcTime, metadata
 from planner.store.job_store import job_from_row
 from planner.store.rows import links_from_row, plan_from_row, trial_from_row
 from planner.store.sweep_store import point_from_row, sweep_from_row
-from planner.store.training_store import training_from_row
+from planner.store.training_store import training_from_row, usage_from_row
 from probes import codec
 
 _MOST_FAULTS = 1000
@@ -28,13 +28,12 @@ _DOCUMENTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "plans": plan_from_row,
     "links": links_from_row,
     "trainings": training_from_row,
+    "usage": usage_from_row,
     "sweeps": sweep_from_row,
     "sweep_points": point_from_row,
     "jobs": job_from_row,
     "events": lambda row: codec.convert(row, EventRecord, source="event"),
-    "studies": lambda row: (
-        row["facts"] is None or codec.convert(row["facts"], CaseFacts, source="facts")
-    ),
+    "studies": lambda row: codec.convert({**row, "facts": None}, StudyRecord, source="study"),
 }
 """How rows become values, where that can fail. Probes and facts in another release's form count as
 none, so they need only be documents."""

@@ -146,7 +146,7 @@ class TrainingStore:
     def usage(self, training_id: int) -> dict[str, HostUsage]:
         """Give what each host of a training used, by the names of the hosts."""
         query = select(usage.c.host, usage.c.series).where(usage.c.training_id == training_id)
-        return dict(self._database.fetch(query.order_by(usage.c.host), _usage_from_row))
+        return dict(self._database.fetch(query.order_by(usage.c.host), usage_from_row))
 
 
 def training_from_row(row: dict[str, Any]) -> TrainingRecord:
@@ -162,5 +162,6 @@ def epoch_with_nan(epoch: Mapping[str, Any]) -> dict[str, Any]:
     return {**epoch, "train_loss": loss, "metrics": metrics}
 
 
-def _usage_from_row(row: Mapping[str, Any]) -> tuple[str, HostUsage]:
+def usage_from_row(row: Mapping[str, Any]) -> tuple[str, HostUsage]:
+    """Read a host and its series from a row of ``usage``."""
     return row["host"], codec.convert(row["series"], HostUsage, source="usage")

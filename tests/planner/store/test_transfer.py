@@ -219,6 +219,9 @@ def test_what_a_database_is_and_holds(filled):
         ("UPDATE plans SET throughput = '[1]' WHERE id = 2", ["plans 2: .*"]),
         ("UPDATE jobs SET state = 'odd'", ["jobs 1: .*"]),
         ("UPDATE events SET topic = 'odd' WHERE id = 3", ["events 3: .*"]),
+        ("UPDATE studies SET software = '[]'", ["studies 1: cannot be read: .*"]),
+        ("UPDATE studies SET facts = '{}'", []),  # of another release: it counts as none
+        ("INSERT INTO usage VALUES (1, 9, 'vm', '[]')", ["usage 1: cannot .*", "usage 1: train.*"]),
         ("DELETE FROM trials WHERE id = 7", ["studies 1: 29 trials, numbered up to 30"]),
         (
             "UPDATE studies SET finished_trials = 31",
