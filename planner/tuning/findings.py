@@ -25,7 +25,7 @@ _ROUNDS_OF_A_SEARCH = 2**20
 """More rounds than a search can have."""
 
 _MOST_HISTORY = 300
-"""Trials that a search learns from: fitting takes time with the cube of their number."""
+"""Latest trials that a search learns from: fitting takes time with the cube of their number."""
 
 
 class TrialStore(Protocol):
@@ -227,9 +227,11 @@ class Findings:
 
         What there was no time for is still to be tried.
         """
-        known = (r for r in self.results if r.role.is_for_choice or r.role is Role.LOOK)
-        latest = {r.plan: r for r in known if r.outcome is not Outcome.NO_TIME}
-        return list(latest.values())[-_MOST_HISTORY:]
+        tried = (r for r in self.results if r.role.is_for_choice or r.role is Role.LOOK)
+        known = [result for result in tried if result.outcome is not Outcome.NO_TIME]
+        latest = {result.plan: number for number, result in enumerate(known)}
+        recent = set(sorted(latest.values())[-_MOST_HISTORY:])
+        return [known[number] for number in latest.values() if number in recent]
 
     def defaults(self) -> TrialResult | None:
         """Give what PyTorch's defaults showed in this search.

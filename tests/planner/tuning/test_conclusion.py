@@ -122,6 +122,16 @@ def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings
     assert 2.0 < speedup.high < 2.3
 
 
+def test_plan_that_was_timed_again_is_not_the_first_to_be_forgotten(findings, monkeypatch):
+    """The story: with 300 plans in a study searches knew neither PyTorch's defaults nor the best
+    plan, for these were the first that had been tried."""
+    monkeypatch.setattr("planner.tuning.findings._MOST_HISTORY", 2)
+    first, second, third = (replace(OTHER, node_batch=batch) for batch in (16, 32, 64))
+    for number, plan in enumerate((first, second, third, first)):
+        findings.add(timed(plan, Role.SEARCH, {number: 1.0}))
+    assert [result.plan for result in findings.history()] == [first, third]
+
+
 def test_plans_are_ranked_by_turns_side_by_side_whenever_they_were_stored(findings):
     """The machine was slow when the faster plan ran, which was not known of the rounds before."""
     slowness = {1: 1.0, 2: 1.0, 3: 1.6, 4: 1.6, 5: 1.6, 6: 1.6}
