@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "launch"))
-sys.path.append(
-    str(Path(__file__).parent / "hosts")
-)  # and not its parent: tests/launch is no launch
+# Not their parent too: tests/launch is no launch.
+sys.path.extend(
+    str(Path(__file__).parent / name)
+    for name in ("launch", "launch/cases", "launch/ranks", "hosts")
+)
 
 from testbed import Testbed, find_obstacle
 from xdist.remote import Producer

@@ -23,7 +23,7 @@ from launch.workload import Workload
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.node import probe
 
-TINY = Path(__file__).with_name("tiny_cases.py")
+TINY = Path(__file__).parent / "cases/tiny_cases.py"
 SEED = 7
 
 

@@ -18,7 +18,7 @@ from launch.use_cases import make_workload, resolve
 from launch.workers.case_description import describe
 from launch.workers.task import Purpose, Task
 
-FILE = Path(__file__).parents[1] / "hf_cases.py"
+FILE = Path(__file__).parents[1] / "cases/hf_cases.py"
 """Not imported here: every process of pytest would load the library."""
 
 

@@ -19,7 +19,7 @@ from launch.use_cases._imports import MALICIOUS_RELEASES
 from launch.workers.case_description import describe
 from launch.workers.task import Purpose, Task
 
-FILE = Path(__file__).parents[1] / "lightning_cases.py"
+FILE = Path(__file__).parents[1] / "cases/lightning_cases.py"
 """Not imported here: every process of pytest would load the library."""
 
 

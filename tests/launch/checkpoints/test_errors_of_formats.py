@@ -16,7 +16,7 @@ from launch.job import CheckpointConfig, Job, NodeJob
 from launch.workload import Workload
 from probes import codec
 
-RANK = Path(__file__).parents[1] / "rank_with_checkpoints.py"
+RANK = Path(__file__).parents[1] / "ranks/rank_with_checkpoints.py"
 PLANS = {
     "top1": [PAIR, TURNED],
     "int8": [HYBRID, ALONE],

@@ -19,7 +19,7 @@ from launch.job import CheckpointConfig, Job, NodeJob
 from launch.workload import Workload
 from probes import codec
 
-RANK = Path(__file__).parents[1] / "rank_apart.py"
+RANK = Path(__file__).parents[1] / "ranks/rank_apart.py"
 PLANS = [replace(ALONE, node_batch=2), TURNED]
 OTHERS = [replace(PIPELINE, node_batch=5), replace(ALONE, node_batch=3)]
 THREE = [replace(ALONE, node_batch=2), ALONE, ALONE]

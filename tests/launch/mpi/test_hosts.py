@@ -21,8 +21,8 @@ from launch.reports import Report
 
 @pytest.fixture(autouse=True)
 def _programs(monkeypatch):
-    """Let ranks find ``hello_rank`` beside this file."""
-    path = [str(Path(__file__).parents[3]), str(Path(__file__).parents[1])]
+    """Let ranks find ``hello_rank``."""
+    path = [str(Path(__file__).parents[3]), str(Path(__file__).parents[1] / "ranks")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
 

@@ -23,7 +23,8 @@ from launch.reports import EndRequested, JobFailed, Report, StepDone
 from launch.workload import Workload
 from probes import codec
 
-TINY = Path(__file__).parents[1] / "tiny_cases.py"
+TINY = Path(__file__).parents[1] / "cases/tiny_cases.py"
+APART = Path(__file__).parents[1] / "ranks/rank_apart.py"
 ALONE = Plan(strategy="sequential", node_batch=8)
 
 
@@ -187,7 +188,7 @@ def apart(job: Job, directory: Path) -> subprocess.CompletedProcess[str]:
     job = replace(job, nodes=(*job.nodes, replace(job.nodes[0], host="second")))
     file = directory / "job.json"
     file.write_bytes(codec.encode(job))
-    return run_ranks(2, [str(TINY.with_name("rank_apart.py")), str(directory), str(file)])
+    return run_ranks(2, [str(APART), str(directory), str(file)])
 
 
 def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from odd_programs import ODD, Odd
-from temporary_processes import below
 from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
@@ -15,6 +13,8 @@ from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from probes.hardware import Hardware
+from tests.launch.scripts.odd_programs import ODD, Odd
+from tests.launch.scripts.temporary_processes import below
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from temporary_processes import below
 from torch_stand_in import write_torch
 
 from launch.errors import ScriptFailedError
@@ -20,6 +19,7 @@ from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from launch.system.process_tree import find_descendants
 from probes.hardware import Hardware
+from tests.launch.scripts.temporary_processes import below
 
 SCRIPT = """
 import os, signal, subprocess, time

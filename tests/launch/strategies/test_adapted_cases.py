@@ -23,7 +23,7 @@ from launch.strategies import load_strategy
 from launch.workers.fork_server import ForkServer
 from launch.workload import Workload
 
-CASES = Path(__file__).parents[1]
+CASES = Path(__file__).parents[1] / "cases"
 LIGHTNING = f"lightning:{CASES / 'lightning_cases.py'}"
 TRANSFORMERS = f"hf:{CASES / 'hf_cases.py'}"
 State = dict[str, torch.Tensor]

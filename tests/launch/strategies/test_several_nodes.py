@@ -19,7 +19,7 @@ from launch.plan import MEMORY_FORMATS, Plan
 from launch.reports import GradientsSynced, SharesChanged
 from launch.shares import NodeLimits, StepTime
 
-RANK = Path(__file__).parents[1] / "rank_of_four.py"
+RANK = Path(__file__).parents[1] / "ranks/rank_of_four.py"
 ROUNDED_TOLERANCE = 5e-2
 
 

@@ -17,7 +17,7 @@ from launch.plan import Plan
 from launch.reports import StepDone, StepsFinished
 
 FILE = Path(noise_cases.__file__)
-RANK = Path(__file__).parents[1] / "rank_of_four.py"
+RANK = Path(__file__).parents[1] / "ranks/rank_of_four.py"
 
 PARTS = Plan(strategy="sequential", node_batch=16, micro_batches=4)
 PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=16)

@@ -201,7 +201,7 @@ def test_workers_end_when_their_server_is_killed(two_cores, tmp_path):
             wait_until_gone(pids)
 
 
-_TINY = Path(__file__).parents[1] / "tiny_cases.py"
+_TINY = Path(__file__).parents[1] / "cases/tiny_cases.py"
 
 _OWNER = f"""
 import sys, time

@@ -20,7 +20,7 @@ from planner.api import (
     tune,
 )
 
-CASE = f"{Path(__file__).parents[2] / 'launch' / 'noise_cases.py'}:Learning"
+CASE = f"{Path(__file__).parents[2] / 'launch/cases/noise_cases.py'}:Learning"
 HERE = Hosts.this_machine(HostAccess(allow_root=True))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 # Nothing in it can be faster in bf16, on any machine.
-NO_PRODUCTS = f"{Path(__file__).parents[2] / 'launch' / 'precision_cases.py'}:NoProducts"
+NO_PRODUCTS = f"{Path(__file__).parents[2] / 'launch/cases/precision_cases.py'}:NoProducts"
 
 
 def test_bf16_alone_where_it_is_no_good_is_no_plan_and_leaves_nothing_behind(ddlplan):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 SEED = 20
-DECODED = f"{Path(__file__).parents[2] / 'launch' / 'tiny_cases.py'}:Decoded"
+DECODED = f"{Path(__file__).parents[2] / 'launch/cases/tiny_cases.py'}:Decoded"
 
 
 def count_trials(command):

@@ -22,7 +22,7 @@ from planner.trials.result import Outcome
 from planner.trials.runner import TrialRunner
 from probes.node import probe
 
-TINY = Path(__file__).parents[2] / "launch" / "tiny_cases.py"
+TINY = Path(__file__).parents[2] / "launch/cases/tiny_cases.py"
 ALONE = Plan(strategy="sequential", node_batch=8)
 
 

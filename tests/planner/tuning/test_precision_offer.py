@@ -19,7 +19,7 @@ from probes.hardware import Gpu
 from probes.node import probe
 from tests.planner.tuning.recorded_search import NODE
 
-CASES = Path(__file__).parents[2] / "launch" / "precision_cases.py"
+CASES = Path(__file__).parents[2] / "launch/cases/precision_cases.py"
 GPU_NODE = replace(NODE, gpus=(Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0"),))
 CASE = CaseFacts(
     default_batch=8,

@@ -15,7 +15,7 @@ from planner.tuning.preparation import prepare
 from planner.tuning.tune_request import TuneRequest
 from probes.node import probe
 
-CASES = Path(__file__).parents[2] / "launch" / "late_cases.py"
+CASES = Path(__file__).parents[2] / "launch/cases/late_cases.py"
 
 
 @pytest.mark.parametrize("verbose", [False, True])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import hidden_cases
 import pytest
 import torch
-from late_training import LateTraining, error_of_late
 from one_process import TOLERANCE, largest_error, trained_alone
 from slow_sum_jobs import HIDDEN, IS_LATE
 from tiny import hidden_layers, kept_memory
@@ -16,6 +15,7 @@ from torch.nn import functional
 
 from launch.errors import UseCaseError
 from launch.reports import Warned
+from tests.launch.training.averaging.late_training import LateTraining, error_of_late
 
 
 @pytest.mark.long

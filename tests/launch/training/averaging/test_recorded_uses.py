@@ -8,11 +8,11 @@ import late_cases
 import pytest
 import torch
 import torchvision
-from late_training import train_late
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from launch.use_cases import resolve
+from tests.launch.training.averaging.late_training import train_late
 
 SAMPLES = 2
 

@@ -15,8 +15,8 @@ from one_process import TOLERANCE, largest_error, trained_alone
 
 from launch.plan import Plan
 
-MIRRORED = Path(__file__).parents[2] / "mirror_cases.py"
-RANK = Path(__file__).parents[2] / "rank_of_four.py"
+MIRRORED = Path(__file__).parents[2] / "cases/mirror_cases.py"
+RANK = Path(__file__).parents[2] / "ranks/rank_of_four.py"
 
 WHOLE = Plan(strategy="sequential", node_batch=3)
 PARTS = replace(WHOLE, micro_batches=2, node_batch=4)

@@ -11,7 +11,7 @@ from pathlib import Path
 from launch.mpi.mpirun import find_mpirun
 from launch.mpi.scratch_folder import MpirunScratch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

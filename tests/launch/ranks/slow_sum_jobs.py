@@ -12,7 +12,7 @@ from jobs_of_nodes import Spec
 from launch.plan import Plan
 
 HIDDEN_CASES, LATE_CASES = Path(hidden_cases.__file__), Path(late_cases.__file__)
-RANK = LATE_CASES.with_name("rank_with_slow_sums.py")
+RANK = Path(__file__).with_name("rank_with_slow_sums.py")
 
 PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
 PARTS = replace(PAIR, micro_batches=2, node_batch=4)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import Subset
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def load_example(name: str) -> Any:
