@@ -13,7 +13,7 @@ from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from planner.tuning.race import Race
 from probes.disturbance import Disturbance
-from tests.planner.tuning.scripted_race import PLAN, Scripted, race_of
+from tests.planner.tuning.race.scripted_race import PLAN, Scripted, race_of
 
 
 def test_every_other_round_goes_backwards():

@@ -13,7 +13,7 @@ from testbed import Testbed
 
 from planner.store import Store
 
-CASES = Path(__file__).parents[1] / "steady_cases.py"
+CASES = Path(__file__).parents[2] / "steady_cases.py"
 SHORT = ("--budget", "60s", "--trials", 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.trials.result import Role
-from tests.planner.tuning.scripted_race import PLAN, Scripted, race_of
+from tests.planner.tuning.race.scripted_race import PLAN, Scripted, race_of
 
 
 def test_smaller_last_batches_count_with_their_samples_and_their_time():
