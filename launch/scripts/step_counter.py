@@ -40,6 +40,9 @@ class CountedSteps:
     samples: int | None = None
     """That one process reads for a step of whole batches; ``None`` where that is not seen."""
 
+    ranks: int = 1
+    """That make them on this machine."""
+
     whole_share: float = 1.0
     """Samples that were read for the counted steps, as a part of as many whole ones: the last batch
     of an epoch may be smaller. Steps of batches that the script keeps are whole, as in a trial."""
@@ -189,6 +192,7 @@ class StepCounter:
             counted=first.counted,
             time_s=first.time_s,
             samples=first.samples,
+            ranks=len(ranks),
             whole_share=first.whole_share,
         )
 

@@ -21,7 +21,7 @@ from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import explain_exit
 from launch.workload import Workload
-from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
+from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.errors import (
     CancelledError,
     NoDatabaseError,
@@ -84,10 +84,19 @@ class ScriptRun:
     """``None`` where its steps cannot be told."""
 
     @property
+    def batch(self) -> int:
+        """Samples of a step of all processes: as these have read them, else by the plan.
+
+        Where a number stands in the place of ``{batch}``, what the plan has for it is not used.
+        """
+        if self.counted is None or self.counted.samples is None:
+            return self.prepared.stored.plan.node_batch
+        return self.counted.samples * self.counted.ranks
+
+    @property
     def samples_per_s(self) -> float | None:
         """Rate of its steps."""
-        batch = self.prepared.stored.plan.node_batch
-        return None if self.counted is None else rate_of(self.counted, batch)
+        return None if self.counted is None else rate_of(self.counted, self.batch)
 
 
 def prepare_script(
@@ -227,14 +236,14 @@ def launch_script(
         message = f"{prepared.start.command[0]}: {error.strerror}"
         raise TrainingFailedError(message) from error
     finally:
-        done = None if counted is None else whole_epoch(counted, stored.plan.node_batch)
-        end_row(training_id, db, listener, state, message or None, counted, done)
-    return ScriptRun(
-        prepared=prepared,
-        elapsed_s=time.monotonic() - began,
-        training_id=training_id,
-        counted=counted,
-    )
+        run = ScriptRun(
+            prepared=prepared,
+            elapsed_s=time.monotonic() - began,
+            training_id=training_id,
+            counted=counted,
+        )
+        end_row(training_id, db, listener, state, message or None, counted, run.batch)
+    return run
 
 
 def _noticed(listener: Listener) -> AbstractContextManager[None]:

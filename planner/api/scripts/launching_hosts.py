@@ -24,7 +24,7 @@ from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
 from launch.workers.log import find_cause
 from planner.api.scripts.launching import check_found, suggest_tune
-from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of, whole_epoch
+from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.cancellation import Cancellation
 from planner.errors import (
     CancelledError,
@@ -84,9 +84,9 @@ class PreparedHosts(Report):
         """Samples of a step on all hosts, by their plans."""
         return sum(one.stored.plan.node_batch for one in self.hosts)
 
-    def samples_of(self, counted: CountedSteps) -> int:
+    def samples_of(self, counted: CountedSteps | None) -> int:
         """Give the samples of a step on all hosts, by what a process has read."""
-        if counted.samples is None:
+        if counted is None or counted.samples is None:
             return self.batch
         return counted.samples * sum(one.stored.plan.processes for one in self.hosts)
 
@@ -227,8 +227,8 @@ def launch_on_hosts(
         message = str(error)
         raise
     finally:
-        done = None if counted is None else whole_epoch(counted, prepared.samples_of(counted))
-        end_row(training_id, db, listener, state, message or None, counted, done)
+        batch = prepared.samples_of(counted)
+        end_row(training_id, db, listener, state, message or None, counted, batch)
     return HostsRun(elapsed_s=time.monotonic() - began, training_id=training_id, counted=counted)
 
 

@@ -28,20 +28,6 @@ def rate_of(counted: CountedSteps, batch: int) -> float:
     return counted.counted * counted.whole_share * batch / counted.time_s
 
 
-def whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
-    """Give the whole run as the one epoch that a run of a script has on record."""
-    return EpochDone(
-        epoch=1,
-        train_loss=math.nan,
-        validation_loss=None,
-        metrics={},
-        samples=round(counted.counted * counted.whole_share * batch),
-        train_time_s=counted.time_s,
-        validation_time_s=0.0,
-        throughput_samples_per_s=rate_of(counted, batch),
-    )
-
-
 def begin_row(
     name: str, hosts: Sequence[TrainingHost], samples_per_s: float, db: str, listener: Listener
 ) -> int | None:
@@ -103,15 +89,30 @@ def end_row(
     state: TrainingStatus,
     error: str | None,
     counted: CountedSteps | None,
-    done: EpochDone | None,
+    batch: int,
 ) -> None:
-    """Write how a training ended; ``None`` for one that has no row."""
+    """Write how a training ended that has a row, and its steps of ``batch`` samples."""
     if training_id is None:
         return
     try:
         with Store.open(db, create=False) as store:
-            if counted is not None and done is not None:
-                store.trainings.update(training_id, epochs_done=(done,), steps=counted.made)
+            if counted is not None:
+                done = (_whole_epoch(counted, batch),)
+                store.trainings.update(training_id, epochs_done=done, steps=counted.made)
             store.trainings.end(training_id, state, error=error)
     except PlannerError as problem:
         listener(Warned(message=f"this training is not fully recorded: {problem}"))
+
+
+def _whole_epoch(counted: CountedSteps, batch: int) -> EpochDone:
+    """Give the whole run as the one epoch that a run of a script has on record."""
+    return EpochDone(
+        epoch=1,
+        train_loss=math.nan,
+        validation_loss=None,
+        metrics={},
+        samples=round(counted.counted * counted.whole_share * batch),
+        train_time_s=counted.time_s,
+        validation_time_s=0.0,
+        throughput_samples_per_s=rate_of(counted, batch),
+    )

@@ -71,13 +71,14 @@ def launch(
 
 def _compare(run: ScriptRun, out: Output) -> str:
     """Say how fast it was beside what its plan has on record; warn where it was much slower."""
-    expected, measured = run.prepared.stored.throughput_samples_per_s, run.samples_per_s
+    stored, measured = run.prepared.stored, run.samples_per_s
+    expected = stored.throughput_samples_per_s
+    said = f"expected {expected.median:.1f} samples/s ({expected.low:.1f} to {expected.high:.1f})"
     if run.counted is None or measured is None:
-        span = f"({expected.low:.1f} to {expected.high:.1f})"
-        return (
-            f"expected {expected.median:.1f} samples/s {span}, not measured: its steps were not "
-            "seen"
-        )
+        return f"{said}, not measured: its steps were not seen"
+    if run.batch != stored.plan.node_batch:
+        said += f" in steps of {stored.plan.node_batch} samples"
+        return f"{said}, measured {measured:.1f} in steps of {run.batch}"
     shown = compare_rates(
         measured,
         expected.median,

@@ -44,7 +44,7 @@ def test_samples_of_a_step_are_those_that_a_process_reads(folder):
     code, counted = launch(folder, HEAD + loader + loop)
     assert code == 0
     assert counted is not None
-    assert (counted.made, counted.samples) == (20, 2 * 32)
+    assert (counted.made, counted.samples, counted.ranks) == (20, 2 * 32, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Plans of several hosts: what has to be equal, and the samples of a step of all of them."""
+"""Launches by stored plans: what has to be equal on all hosts, and the samples of their steps."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Any
 import pytest
 
 from launch.plan import Plan
+from launch.scripts.environment import ScriptStart
 from launch.scripts.host_part import HostPartRequest, PartReady
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes
+from planner.api.scripts.launching import PreparedScript, ScriptRun
 from planner.api.scripts.launching_hosts import (
     HostScript,
     PreparedHosts,
     _check_equal,
     _raise_failure,
 )
+from planner.commands.scripts.launch import _compare
 from planner.errors import TrainingFailedError, UsageError
 from planner.plans.stored_plan import StoredPlan, utc_now
+from planner.report.output import Output
 from planner.scripts.host_parts import PartStart, ScriptParts
 from planner.trials.reports import ignore
 from probes.node import probe
@@ -95,6 +99,21 @@ def test_samples_of_a_step_are_those_that_a_process_reads(read, samples):
     prepared = PreparedHosts(name="script:x", hosts=hosts, parts=None)
     assert prepared.samples_of(CountedSteps(made=9, counted=9, time_s=1.0, samples=read)) == samples
     assert prepared.bound_samples_per_s == pytest.approx(24 / (8 / 100))
+
+
+def test_rate_of_a_launch_is_that_of_the_samples_which_its_processes_read():
+    """The story: with 32 typed in the place of {batch}, a step counted as the 8 of the plan."""
+    prepared = PreparedScript(
+        stored=stored(100, 8),
+        program=Program(arguments=("torchrun", "train.py", "32")),
+        node=probe(quick=True),
+        start=ScriptStart(command=(), started_command=()),
+    )
+    counted = CountedSteps(made=9, counted=1, time_s=2.0, samples=32, ranks=2)
+    run = ScriptRun(prepared=prepared, elapsed_s=9.0, training_id=None, counted=counted)
+    assert run.samples_per_s == 32.0
+    said = _compare(run, Output("launch", as_json=False))
+    assert said.endswith("in steps of 8 samples, measured 32.0 in steps of 64")
 
 
 TORCHRUN = """#!/bin/sh
