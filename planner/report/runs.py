@@ -137,7 +137,7 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
 
 def _script_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """Give a run of a script: of its data, its loss and its epochs nothing is known."""
-    run, expected = _last_trained(record.epochs_done), record.expected_samples_per_s
+    run, expected = last_trained(record.epochs_done), record.expected_samples_per_s
     rate = None if run is None else run.throughput_samples_per_s
     measured = "not measured" if rate is None else f"{_number(rate)} samples/s"
     speed = f"{measured}, expected {_number(expected)}{' samples/s' if rate is None else ''}"
@@ -172,7 +172,7 @@ def describe_noise(noise: NoiseScale) -> str:
 
 
 def _run_row(record: TrainingRecord) -> Row:
-    last, of_script = _last_trained(record.epochs_done), is_script(record.use_case)
+    last, of_script = last_trained(record.epochs_done), is_script(record.use_case)
     return {
         "id": str(record.id),
         "use_case": describe_trained(record.use_case),
@@ -190,7 +190,7 @@ def _run_row(record: TrainingRecord) -> Row:
 
 
 def _run_record(record: TrainingRecord) -> dict[str, object]:
-    last = _last_trained(record.epochs_done)
+    last = last_trained(record.epochs_done)
     return {
         "id": record.id,
         "use_case": record.use_case,
@@ -201,7 +201,7 @@ def _run_record(record: TrainingRecord) -> dict[str, object]:
         "epochs": record.epochs,
         "epochs_done": len(record.epochs_done),
         "steps": record.steps,
-        "train_loss": None if last is None else last.train_loss,
+        "train_loss": None if last is None or is_script(record.use_case) else last.train_loss,
         "validation_loss": None if last is None else last.validation_loss,
         "throughput_samples_per_s": None if last is None else last.throughput_samples_per_s,
         "expected_samples_per_s": record.expected_samples_per_s,
@@ -293,7 +293,8 @@ def _maximum(curve: UsageCurve | None) -> float | None:
     return None if curve is None else max(v for v in curve.maximum if v is not None)
 
 
-def _last_trained(epochs: Iterable[EpochDone]) -> EpochDone | None:
+def last_trained(epochs: Iterable[EpochDone]) -> EpochDone | None:
+    """Give the last epoch that has trained: one that a checkpoint had was only validated."""
     return next((epoch for epoch in reversed(tuple(epochs)) if epoch.samples), None)
 
 
@@ -310,7 +311,7 @@ def _duration(record: TrainingRecord) -> str:
 
 
 def _speed(record: TrainingRecord) -> str:
-    last, expected = _last_trained(record.epochs_done), record.expected_samples_per_s
+    last, expected = last_trained(record.epochs_done), record.expected_samples_per_s
     if last is None:
         return "not known: no epoch is done"
     measured = f"{_number(last.throughput_samples_per_s)} samples/s in the last epoch"
@@ -319,7 +320,7 @@ def _speed(record: TrainingRecord) -> str:
 
 def _noise(record: TrainingRecord) -> list[tuple[str, str]]:
     """Say what the gradient noise scale was at last, or why it was not measured."""
-    last = _last_trained(record.epochs_done)
+    last = last_trained(record.epochs_done)
     if last is not None and last.noise is not None:
         return [("noise scale", describe_noise(last.noise))]
     if last is not None and last.noise_obstacle is not None:

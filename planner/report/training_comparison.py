@@ -10,13 +10,19 @@ from planner.quantities import format_duration, format_interval, format_number, 
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.report.plan_line import describe_plan
-from planner.report.runs import mean_use
+from planner.report.runs import last_trained, mean_use
 from planner.report.table import Column, Terminal, render_csv, render_table
+from planner.scripts.naming import describe_trained, is_script
 from planner.trainings.rates import ratio_of_trainings, training_rate
 from probes import codec
 from probes.timing import Interval
 
 _FIELDS = ("field", "differs", "first", "second")
+_NOT_OF_SCRIPTS = {
+    *("data", "global batch", "seed", "epochs", "loss, last epoch", "samples/s, last epoch"),
+    "time of all epochs",
+}
+"""Facts that nobody knows of a script: only its steps are seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +74,8 @@ class TrainingComparison:
         found = []
         if one.use_case != other.use_case:
             found.append(
-                f"training {one.id} is of {one.use_case} and training {other.id} of "
-                f"{other.use_case}: a sample is not the same work"
+                f"training {one.id} is of {describe_trained(one.use_case)} and training {other.id} "
+                f"of {describe_trained(other.use_case)}: a sample is not the same work"
             )
         if one.machine != other.machine:
             found.append(f"trainings {one.id} and {other.id} were started on different machines")
@@ -105,11 +111,11 @@ def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[
         one: The training.
         usage: What its hosts used; empty where that is not to be shown.
     """
-    last = one.epochs_done[-1] if one.epochs_done else None
-    validated = [e.validation_loss for e in one.epochs_done if e.validation_loss is not None]
+    last, done = last_trained(one.epochs_done), one.epochs_done
+    validated = [e.validation_loss for e in done if e.validation_loss is not None]
     expected = one.expected_samples_per_s
-    return {
-        "use case": one.use_case,
+    facts = {
+        "use case": describe_trained(one.use_case),
         "data": "generated" if one.is_generated else one.data or "the use case's own",
         "state": str(one.state),
         "hosts": " ".join(host.host for host in one.hosts),
@@ -117,20 +123,23 @@ def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[
         "settings": "; ".join(dict.fromkeys(describe_plan(host.plan) for host in one.hosts)),
         "global batch": str(sum(host.plan.node_batch for host in one.hosts)),
         "seed": str(one.seed),
-        "epochs": f"{len(one.epochs_done)} of {one.epochs}",
+        "epochs": f"{max((e.epoch for e in done), default=0)} of {one.epochs}",
         "steps": str(one.steps),
         "loss, last epoch": f"{last.train_loss:.4g}" if last else "",
         "validation loss, best epoch": f"{min(validated):.4g}" if validated else "",
-        **({} if last is None else {n: f"{v:.4g}" for n, v in last.metrics.items()}),
+        **({n: f"{v:.4g}" for n, v in done[-1].metrics.items()} if done else {}),
         "samples/s": format_interval(training_rate(one, usage)),
         "samples/s, last epoch": format_number(last.throughput_samples_per_s) if last else "",
         "samples/s, predicted": format_number(expected) if expected else "",
         "time of all epochs": format_duration(
-            sum(e.train_time_s + e.validation_time_s for e in one.epochs_done)
+            sum(e.train_time_s + e.validation_time_s for e in done)
         ),
         **mean_use(usage),
         "started": f"{one.started_at:%Y-%m-%d %H:%M} UTC",
     }
+    if not is_script(one.use_case):
+        return facts
+    return {name: text for name, text in facts.items() if name not in _NOT_OF_SCRIPTS}
 
 
 def compared_trainings_text(comparison: TrainingComparison, terminal: Terminal) -> str:

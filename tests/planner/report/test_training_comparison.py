@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 
-from training_samples import TRAINING, usage_of
+from training_samples import EPOCH, TRAINING, usage_of
 
 from planner.report.figures.training_figures import compared_figures
+from planner.report.runs import runs_csv
 from planner.report.table import Terminal
 from planner.report.training_comparison import (
     TrainingComparison,
     TrainingSide,
     compared_trainings_csv,
     compared_trainings_text,
+    training_facts,
 )
 
 
@@ -64,6 +67,25 @@ def test_text_fits_80_columns_and_csv_holds_every_fact():
     assert (rows["seed"]["differs"], rows["seed"]["second"]) == ("true", "7")
     assert rows["cores in use"]["first"] == "1.50"
     assert compared.to_json()["differences"] == ["seed", "samples/s"]
+
+
+def test_of_scripts_only_what_is_known_is_compared():
+    """The story: a loss of nan, a seed and epochs stood there of scripts that nobody looks into."""
+    run = replace(EPOCH, train_loss=math.nan, validation_loss=None, metrics={})
+    script = replace(TRAINING, use_case="script:python train.py '{batch}'", epochs_done=(run,))
+    sides = [TrainingSide(record=replace(script, id=number)) for number in (1, 2)]
+    text = compared_trainings_text(TrainingComparison(first=sides[0], second=sides[1]), Terminal())
+    assert "python train.py {batch}" in text
+    assert [word for word in ("nan", "script:", "seed", "epoch", "loss") if word in text] == []
+    assert "nan" not in runs_csv([script])
+
+
+def test_epochs_of_a_training_that_went_on_count_those_before_and_its_loss_is_of_one_that_trained():
+    only_validated = replace(EPOCH, epoch=5, samples=0, train_loss=math.nan)
+    trained = replace(TRAINING, epochs=6, epochs_done=(only_validated, replace(EPOCH, epoch=6)))
+    assert training_facts(trained, {})["epochs"] == "6 of 6"
+    ended = replace(trained, epochs_done=(replace(EPOCH, epoch=4), only_validated))
+    assert training_facts(ended, {})["loss, last epoch"] == "0.7"
 
 
 def test_figures_show_every_training_that_is_compared():
