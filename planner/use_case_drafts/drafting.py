@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from planner.errors import UsageError
@@ -128,7 +128,7 @@ class _Drafter:
         for statement in self._before:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                    name in stepped and _parameters_in(call)
+                    name in stepped and _parameters_in(_arguments(call))
                 ):
                     yield name, call
 
@@ -159,39 +159,35 @@ class _Drafter:
         return Method(name="optimizer", arguments=arguments, body=body, todo=tuple(todo), line=line)
 
     def _schedule(self, optimizer: str | None) -> Iterator[Method]:
-        """Give the learning-rate schedule, where one is stepped with each batch."""
+        """Give the learning-rate schedule: of several the last that is stepped with each batch."""
+        by_batch, at_all = _names_stepped(self._loop.body), _names_stepped(self._loop.others)
+        made: list[tuple[bool, bool, ast.Call]] = []
         for statement in self._before:
             match statement:
-                case ast.Assign(
-                    targets=[ast.Name(id=name)], value=ast.Call(args=[first, *_]) as call
-                ):
-                    if optimizer is not None and last_name(first) == optimizer:
-                        yield self._schedule_of(name, call, optimizer)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
+                    named = [k.value for k in call.keywords if k.arg == "optimizer"]
+                    if optimizer in map(last_name, [*call.args[:1], *named]):
+                        made.append((name in by_batch, name in at_all, call))
+        if made and optimizer is not None:
+            is_stepped, _, call = max(reversed(made), key=lambda one: one[:2])
+            yield self._schedule_of(call, optimizer, is_stepped=is_stepped)
 
-    def _schedule_of(self, name: str, call: ast.Call, optimizer: str) -> Method:
-        stepped = {
-            last_name(c.func.value)
-            for c in calls_in(self._loop.body)
-            if isinstance(c.func, ast.Attribute) and c.func.attr == "step"
-        }
+    def _schedule_of(self, call: ast.Call, optimizer: str, *, is_stepped: bool) -> Method:
+        line, given = call.lineno, {"optimizer", "steps_per_epoch", "epochs"}
+        body: list[ast.stmt] = [ast.Return(ast.Constant(None))]
+        todo = [
+            f"{ast.unparse(call)}: {self._script.name} steps it once per epoch, ddlplan after "
+            "every step: write it so, with steps_per_epoch"
+        ]
+        if is_stepped:
+            new = {optimizer: ast.Name("optimizer", ast.Load())}
+            lengths = _LengthReplacer(self._loop.batches)
+            call, *before = (lengths.visit(renamed(node, new)) for node in (call, *self._before))
+            # Schedules that it is made of are of this optimizer too.
+            outer = slice_of(before, names_read([call]) - given, self._scope.fixed | given)
+            body, todo = self._scope.adopt([*outer, ast.Return(call)], given)
         arguments = "self, optimizer, steps_per_epoch, epochs"
-        if name not in stepped:
-            text = (
-                f"{ast.unparse(call)}: {self._script.name} steps it once per epoch, ddlplan after "
-                "every step: write it so, with steps_per_epoch"
-            )
-            body: list[ast.stmt] = [ast.Return(ast.Constant(None))]
-            return Method(
-                name="schedule", arguments=arguments, body=body, todo=(text,), line=call.lineno
-            )
-        call = renamed(call, {optimizer: ast.Name("optimizer", ast.Load())})
-        call = _LengthReplacer(self._loop.batches).visit(call)
-        given = {"optimizer", "steps_per_epoch", "epochs"}
-        outer = slice_of(self._before, names_read([call]) - given, self._scope.fixed)
-        body, problems = self._scope.adopt([*outer, ast.Return(call)], given)
-        return Method(
-            name="schedule", arguments=arguments, body=body, todo=tuple(problems), line=call.lineno
-        )
+        return Method(name="schedule", arguments=arguments, body=body, todo=tuple(todo), line=line)
 
     def _gradient_norm(self) -> tuple[float | None, list[str]]:
         for call in calls_in(self._loop.body):
@@ -208,16 +204,28 @@ class _Drafter:
         return None, []
 
 
-def _parameters_in(call: ast.Call) -> list[ast.Call]:
+def _names_stepped(statements: Sequence[ast.stmt]) -> set[str]:
+    return {
+        last_name(call.func.value)
+        for call in calls_in(statements)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "step"
+    }
+
+
+def _parameters_in(values: Sequence[ast.expr]) -> list[ast.Call]:
     return [
         inner
-        for inner in calls_in([*call.args, *(k.value for k in call.keywords)])
+        for inner in calls_in(values)
         if last_name(inner.func) in ("parameters", "named_parameters")
     ]
 
 
 def _parameters_argument(call: ast.Call) -> ast.expr:
-    return call.args[0] if call.args else next(k.value for k in call.keywords if k.arg == "params")
+    return next(value for value in _arguments(call) if _parameters_in([value]))
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:
@@ -231,7 +239,7 @@ def _model_of(call: ast.Call) -> str | None:
     """Give the one name whose parameters an optimizer is made of."""
     owners = {
         inner.func.value.id
-        for inner in _parameters_in(call)
+        for inner in _parameters_in(_arguments(call))
         if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name)
     }
     return owners.pop() if len(owners) == 1 else None

@@ -105,6 +105,10 @@ def init_weights(module):
         nn.init.constant_(parameter, 0.1)
 
 
+def descending(rate, of):
+    return optim.SGD(of, rate)
+
+
 device = "cuda" if torch.cuda.is_available() else "cpu"
 loader = DataLoader(Points(40), 10, collate_fn=collate)
 torch.manual_seed(7)
@@ -112,8 +116,13 @@ trained = nn.Sequential(nn.Linear(2, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1)).to(
 init_weights(trained[2])
 print(trained)
 criterion = nn.BCEWithLogitsLoss()
-optimizer = optim.SGD(params=trained.parameters(), lr=0.5)
-scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))
+optimizer = descending(rate=0.5, of=trained.parameters())
+steps = len(loader)
+warm = optim.lr_scheduler.ConstantLR(optimizer, 0.1, steps)
+rest = optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+scheduler = optim.lr_scheduler.SequentialLR(
+    optimizer=optimizer, schedulers=[warm, rest], milestones=[2]
+)
 for epoch in range(1):
     for batch in loader:
         points = batch["points"].to(device)

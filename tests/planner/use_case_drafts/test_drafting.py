@@ -85,13 +85,19 @@ def test_a_script_in_functions_leaves_nothing_to_do(tmp_path):
 
 
 def test_a_script_at_top_level_keeps_collate_schedule_and_the_limit_of_its_gradient(tmp_path):
+    """The story: a schedule made of two others gave three methods, with an optimizer of their own.
+
+    An optimizer that a function of the script makes of `of=model.parameters()` was called a bug.
+    """
     text = draft_of(drafted_scripts.AT_TOP_LEVEL, tmp_path)
     assert [todo.text for todo in todos_of(text)] == [
         "validation samples: my train.py has none; these are those for training"
     ]
     case = load_case(text, tmp_path)
     assert (case.default_batch, case.max_gradient_norm) == (10, 0.05)
-    assert "CosineAnnealingLR(optimizer, steps_per_epoch)" in text
+    assert "steps = steps_per_epoch\n" in text
+    assert text.count("def schedule(") == 1
+    assert "return descending(rate=0.5, of=parameters)" in text
     assert "cuda" not in text
     assert "print" not in text
 
