@@ -16,7 +16,7 @@ from planner.quantities import printable
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.report.jobs import job_json, job_text, jobs_table
 from planner.report.output import Output
-from planner.report.table import WithCommand, detect_terminal
+from planner.report.table import WithCommand
 from planner.supervision.job_folder import LogPart
 from probes import codec
 
@@ -43,16 +43,15 @@ def list_jobs(db: str, out: Output, most: int) -> None:
     else:
         if not found:
             out.note("no jobs: ddlplan tune --detach makes one")
-    if found and not out.as_json:
-        sys.stdout.write(jobs_table(found, detect_terminal(sys.stdout, os.environ)))
+    if found:
+        out.write_text(lambda terminal: jobs_table(found, terminal))
     out.finish([job_json(job) for job in found])
 
 
 def show_job(db: str, out: Output, job_id: int) -> None:
     """Show one job."""
     job = _get(db, job_id)
-    if not out.as_json:
-        sys.stdout.write(job_text(job, detect_terminal(sys.stdout, os.environ)))
+    out.write_text(lambda terminal: job_text(job, terminal))
     out.finish(job_json(job))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +17,6 @@ from planner.report.papers.files import possible_names, report_files
 from planner.report.papers.folder import ReportFolder
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.papers.tables import paper_table_json, paper_table_text
-from planner.report.table import detect_terminal
 
 
 def make_report(
@@ -80,12 +77,10 @@ def _measure(request: reports.MeasureRequest, db: str, out: Output) -> reports.M
 
 
 def _show(sections: Sequence[PaperSection], out: Output) -> None:
-    terminal = detect_terminal(sys.stdout, os.environ)
     for section in sections:
         for table in section.tables:
             out.write_line(table.title)
-            if not out.as_json:
-                sys.stdout.write(paper_table_text(table, terminal))
+            out.write_text(partial(paper_table_text, table))
             source = [] if table.source is None else [f"Published: {table.source}."]
             for note in (*source, *table.notes):
                 out.write_line(f"  {note}")

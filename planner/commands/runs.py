@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.page.files import write_page
 from planner.report.runs import mark_title, run_text, runs_csv, runs_table
-from planner.report.table import detect_terminal
 from planner.report.training_comparison import (
     TrainingComparison,
     TrainingSide,
@@ -46,8 +44,8 @@ def list_runs(
         out.warn(str(error))
     if as_csv:
         sys.stdout.write(runs_csv(found))
-    elif found and not out.as_json:
-        sys.stdout.write(runs_table(found, detect_terminal(sys.stdout, os.environ)))
+    elif found:
+        out.write_text(lambda terminal: runs_table(found, terminal))
     out.finish([_to_json(record) for record in found])
 
 
@@ -61,8 +59,7 @@ def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
         title = f"Training {record.id}: {record.use_case}"
         _draw(figures, mark_title(title, record), plot, out)
-    if not out.as_json:
-        sys.stdout.write(run_text(record, usage, detect_terminal(sys.stdout, os.environ)))
+    out.write_text(lambda terminal: run_text(record, usage, terminal))
     out.finish(_to_json(record))
 
 
@@ -89,9 +86,8 @@ def compare_runs(
         _draw(figures, mark_title(title, first.record, second.record), plot, out)
     if as_csv:
         sys.stdout.write(compared_trainings_csv(comparison))
-    elif not out.as_json:
-        text = compared_trainings_text(comparison, detect_terminal(sys.stdout, os.environ))
-        sys.stdout.write(text)
+    else:
+        out.write_text(lambda terminal: compared_trainings_text(comparison, terminal))
     out.finish(comparison.to_json())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from planner.report.sweeps.tables import (
     sweep_text,
     sweeps_table,
 )
-from planner.report.table import Terminal, detect_terminal
 from planner.supervision.own_job import recorded_job
 from planner.supervision.sweep_listener import SweepListener
 from planner.sweeps.findings import point_figures
@@ -69,8 +67,8 @@ def list_sweeps(db: str, out: Output, use_case: str | None) -> None:
             out.note("no sweeps: ddlplan sweep makes one")
     except NoDatabaseError as error:
         out.warn(str(error))
-    if found and not out.as_json:
-        sys.stdout.write(sweeps_table(found, _terminal()))
+    if found:
+        out.write_text(lambda terminal: sweeps_table(found, terminal))
     out.finish([record_json(record) for record in found])
 
 
@@ -85,13 +83,9 @@ def _show(sweep: StoredSweep, out: Output, *, html: Path | None, as_csv: bool) -
         out.note(f"wrote {html}")
     if as_csv:
         sys.stdout.write(sweep_csv(sweep))
-    elif not out.as_json:
-        sys.stdout.write(sweep_text(sweep, _terminal()))
+    else:
+        out.write_text(lambda terminal: sweep_text(sweep, terminal))
     out.finish(sweep_json(sweep))
-
-
-def _terminal() -> Terminal:
-    return detect_terminal(sys.stdout, os.environ)
 
 
 class SweepDisplay(LiveDisplay):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from signal import SIGINT, Signals
 from typing import TYPE_CHECKING, Any, TextIO
@@ -15,7 +15,7 @@ from planner.quantities import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from planner.report.table import Column, Row, WithCommand
+    from planner.report.table import Column, Row, Terminal, WithCommand
 
 SCHEMA_VERSION = 1
 
@@ -58,10 +58,9 @@ class Output:
     def write_line(self, text: str | WithCommand) -> None:
         """Write a line of the answer, unless the answer is JSON."""
         if not self.as_json:
-            from planner.report.table import detect_terminal, render_line  # as for tables
+            from planner.report.table import render_line  # as for tables
 
-            sys.stdout.write(render_line(text, detect_terminal(sys.stdout, os.environ)))
-            sys.stdout.flush()
+            self.write_text(lambda terminal: render_line(text, terminal))
 
     def write_fact(self, name: str, value: str | WithCommand) -> None:
         """Write a name with its value as a part of the answer, unless the answer is JSON."""
@@ -72,10 +71,16 @@ class Output:
     ) -> None:
         """Write several, the names as wide as the longest needs, or as wide as is asked for."""
         if not self.as_json:
-            from planner.report.table import detect_terminal, render_facts  # as for tables
+            from planner.report.table import render_facts  # as for tables
 
-            terminal = detect_terminal(sys.stdout, os.environ)
-            sys.stdout.write(render_facts(facts, terminal, name_width=name_width))
+            self.write_text(lambda terminal: render_facts(facts, terminal, name_width=name_width))
+
+    def write_text(self, draw: Callable[[Terminal], str]) -> None:
+        """Write what is drawn for the terminal as a part of the answer, unless that is JSON."""
+        if not self.as_json:
+            from planner.report.table import detect_terminal  # as for tables
+
+            sys.stdout.write(draw(detect_terminal(sys.stdout, os.environ)))
             sys.stdout.flush()
 
     def note(self, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from planner.report.output import Output
 from planner.report.page.files import check_page, write_page
 from planner.report.peers.page import comparison_page
 from planner.report.peers.table import comparison_csv, comparison_text
-from planner.report.table import detect_terminal
 
 
 def show_comparison(
@@ -37,8 +35,8 @@ def show_comparison(
         out.note(f"wrote {html}")
     if as_csv:
         sys.stdout.write(comparison_csv(found))
-    elif not out.as_json:
-        sys.stdout.write(comparison_text(found, detect_terminal(sys.stdout, os.environ)))
+    else:
+        out.write_text(lambda terminal: comparison_text(found, terminal))
     if found.interrupted:
         out.note("stopped early: what is shown was measured before")
     if found.failure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from planner.api.plans import FoundPlan
 from planner.errors import NoDatabaseError
 from planner.report.output import Output
 from planner.report.plans import plans_csv, plans_table
-from planner.report.table import Terminal, detect_terminal
 from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.tuning.study import StoredTrial
 
@@ -31,7 +29,7 @@ def list_plans(
     if as_csv:
         sys.stdout.write(plans_csv(judged))
     elif judged:
-        _show(out, plans_table(judged, _terminal()))
+        out.write_text(lambda terminal: plans_table(judged, terminal))
     # Of hundreds of plans that takes as long as their table.
     every = found if out.as_json else ()
     out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in every])
@@ -49,7 +47,7 @@ def show_trials(
     if as_csv:
         sys.stdout.write(trials_csv(trials))
     elif trials:
-        _show(out, trials_table(trials, _terminal()))
+        out.write_text(lambda terminal: trials_table(trials, terminal))
     out.finish([trial_json(trial) for trial in (trials if out.as_json else ())])
 
 
@@ -74,12 +72,3 @@ def _missing_as_empty(out: Output) -> Iterator[None]:
         yield
     except NoDatabaseError as error:
         out.warn(str(error))
-
-
-def _terminal() -> Terminal:
-    return detect_terminal(sys.stdout, os.environ)
-
-
-def _show(out: Output, text: str) -> None:
-    if not out.as_json:
-        sys.stdout.write(text)

@@ -6,7 +6,6 @@ Apart from the lists, which come without the modules of figures, advice and scri
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from planner.report.output import Output
 from planner.report.page.files import write_page
 from planner.report.page.plan import plan_page
 from planner.report.plans import plan_text
-from planner.report.table import detect_terminal
+from planner.report.table import Terminal
 from planner.report.worth import worth_text
 
 
@@ -41,16 +40,18 @@ def show_best(db: str, out: Output, use_case: str, node: str | None) -> None:
 
 
 def _show_one(found: FoundPlan, out: Output) -> None:
-    terminal = detect_terminal(sys.stdout, os.environ)
+    out.write_text(lambda terminal: _draw(found, terminal))
+    worth = found.worth and found.worth.to_json()
+    cost = found.input and input_json(found.input)
+    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input_cost": cost})
+
+
+def _draw(found: FoundPlan, terminal: Terminal) -> str:
     text = plan_text(found.stored, found.stale_reasons, found.trials, terminal)
     text += worth_text(found.worth, terminal) if found.worth else ""
     if found.input is not None:
         text += "".join(f"\n{line}" for line in input_lines(found.input)) + "\n"
-    if not out.as_json:
-        sys.stdout.write(text)
-    worth = found.worth and found.worth.to_json()
-    cost = found.input and input_json(found.input)
-    out.finish({**found.stored.to_json(stale=found.is_stale), "worth": worth, "input_cost": cost})
+    return text
 
 
 def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
@@ -59,9 +60,7 @@ def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
     comparison = compare_plans(first.stored, second.stored)
     for warning in comparison.warnings:
         out.warn(warning)
-    if not out.as_json:
-        terminal = detect_terminal(sys.stdout, os.environ)
-        sys.stdout.write(comparison_text(comparison, terminal))
+    out.write_text(lambda terminal: comparison_text(comparison, terminal))
     out.finish(comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale))
 
 
