@@ -8,9 +8,10 @@ import signal
 import sys
 import traceback
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, NoReturn
 
-from planner.cli.app import call
+from planner.cli.app import app, call
 from planner.errors import CancelledError
 from planner.exit_codes import BUG, classify_error
 from planner.report.output import current_output, environment_variable, start_output
@@ -97,14 +98,9 @@ def _wants_json(arguments: list[str]) -> bool:
 
 def _command_of(arguments: list[str]) -> str:
     """Give the name of the command, for an error before the options are parsed."""
-    words = []
-    for argument in arguments[:2]:
-        if argument.startswith("-"):
-            break
-        words.append(argument)
-    return " ".join(
-        words[:2] if words[:1] in (["plans"], ["jobs"], ["runs"], ["db"]) else words[:1]
-    )
+    words = list(takewhile(lambda argument: not argument.startswith("-"), arguments[:2]))
+    has_others_below = words[:1] in ([group.name] for group in app.registered_groups)
+    return " ".join(words if has_others_below else words[:1])
 
 
 def _accept_any_text(name: str) -> None:

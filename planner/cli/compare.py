@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
@@ -25,7 +23,14 @@ from planner.cli.options import (
     plan_option,
     what_option,
 )
-from planner.cli.values import check_data, check_one_format, duration_s, find_hosts, one_of
+from planner.cli.values import (
+    check_data,
+    check_one_format,
+    duration_s,
+    find_hosts,
+    names_of,
+    one_of,
+)
 from planner.report.output import start_output
 
 _BOTH = "both"
@@ -153,9 +158,7 @@ def _peers_named(text: str | None) -> tuple[str, ...]:
 
     if text is None:
         return tuple(peer_names())
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise typer.BadParameter(f"--with {text!r}: name at least one")
+    names = names_of("--with", text)
     for name in names:
         load_peer(name)
     return names

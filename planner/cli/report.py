@@ -18,7 +18,7 @@ from planner.cli.options import (
     named,
     option,
 )
-from planner.cli.values import check_data, duration_s, find_here, one_of
+from planner.cli.values import check_data, duration_s, find_here, names_of, one_of
 from planner.errors import UsageError
 from planner.report.output import start_output
 
@@ -71,7 +71,7 @@ def report(
     if format_ is not None and out_folder is None:
         raise UsageError(f"--format {format_} and no --out: name a folder for the files")
     formats = _formats(format_)
-    names = None if papers is None else _names("--papers", papers)
+    names = None if papers is None else names_of("--papers", papers)
     for name in names or ():
         load_paper(name)
     budget_s = duration_s("--budget", _BUDGET if budget is None else budget)
@@ -115,19 +115,12 @@ def _check_names(folders: Iterable[str], papers: Sequence[str] | None) -> None:
             )
 
 
-def _names(option_name: str, text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise typer.BadParameter(f"{option_name} {text!r}: name at least one")
-    return names
-
-
 def _formats(text: str | None) -> tuple[str, ...]:
     from planner.report.papers.files import FORMATS
 
     if text is None:
         return FORMATS
-    return tuple(one_of("--format", name, FORMATS) for name in _names("--format", text))
+    return tuple(one_of("--format", name, FORMATS) for name in names_of("--format", text))
 
 
 def _folder(text: str) -> tuple[str, Path]:

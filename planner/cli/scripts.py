@@ -10,6 +10,7 @@ import typer
 from planner.cli.grouped_help import GroupedCommand
 from planner.cli.jobs import given_options
 from planner.cli.options import option
+from planner.cli.values import names_of, one_of
 from planner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -127,12 +128,13 @@ def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ..
         UsageError: One is not known, or the program is not Python.
     """
     from launch.scripts.environment import PATCHES
-    from planner.cli.values import one_of
 
-    if parts and not is_python:
+    if not parts:
+        return ()
+    if not is_python:
         raise UsageError("--patch and --no-python: only a Python program can be changed: give one")
-    names = [name.strip() for part in parts or () for name in part.split(",")]
-    return tuple(dict.fromkeys(one_of("--patch", name, tuple(PATCHES)) for name in names))
+    names = names_of("--patch", ",".join(parts))
+    return tuple(one_of("--patch", name, tuple(PATCHES)) for name in names)
 
 
 def check_options(

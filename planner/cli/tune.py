@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from launch.scripts.program import Program
 
 
+_FOR_SCRIPTS_ALONE = ("choices", "step_regex", "no_python", "patch", "in_place")
 _FOR_SCRIPTS = (
     *("command", "seed", "budget", "trials", "batch_size", "fresh", "no_wait", "db", "json"),
-    *("choices", "step_regex", "no_python", "patch", "in_place"),
+    *_FOR_SCRIPTS_ALONE,
 )
 """Options that a script may have too."""
 
@@ -185,7 +186,7 @@ def tune(
             waits=not no_wait,
         )
         return
-    refuse_without_command(context, ("choices", "step_regex", "no_python", "patch", "in_place"))
+    refuse_without_command(context, _FOR_SCRIPTS_ALONE)
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from launch.workload import Workload

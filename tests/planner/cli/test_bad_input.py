@@ -134,12 +134,17 @@ def test_error_without_json_leaves_stdout_empty(ddlplan):
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["show", "compare"])
-def test_training_that_is_not_named_is_asked_for(ddlplan, command):
-    """It ended as a bug of ddlplan, of the option that may stand without its value."""
-    ended = ddlplan.run("runs", command)
-    assert (ended.code, ended.out) == (2, "")
-    assert "missing argument" in ended.err.lower()
+@pytest.mark.parametrize(
+    "command", ["runs show", "runs compare", "sweep show", "trials export", "weights export"]
+)
+def test_what_is_not_named_is_asked_for_with_the_whole_name_of_the_command(ddlplan, command):
+    """For runs it ended as a bug of ddlplan, of the option that may stand without its value.
+
+    Of other groups the document named the group alone.
+    """
+    ended = ddlplan.run(*command.split(), "--json")
+    assert (ended.code, ended.document["command"]) == (2, command)
+    assert "missing" in ended.err.lower()
 
 
 def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):
