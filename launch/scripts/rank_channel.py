@@ -109,10 +109,10 @@ class Rank:
         events = _events(document["events"])
         self.steps_s += sum(event.time_s for event in events[0 if self._has_stepped else 1 :])
         self._has_stepped = self._has_stepped or bool(events)
-        self.events += events
         for event in events:
             if read := {self._data.get(fetch.loader, -1) for fetch in event.trained}:
                 self._step_data = read if self._step_data is None else self._step_data & read
+            self.events.append(self._without_evaluation(event))
         if "rest" in document:
             self.rest_s, self.rest_batches = document["rest_s"], self._count(document["rest"])
         self.ended_by = document.get("ended_by", self.ended_by)
@@ -123,18 +123,26 @@ class Rank:
             self.unseen_batches = 0
         self.waits = self.waits or document.get("waits", False)
 
-    def _count(self, told: Sequence[Sequence[Any]]) -> int:
-        """Count batches that may be those of steps that do not show.
-
-        All those that are read with gradients may be, where the steps that show have no data in
-        common. Where they have, other data are those of an evaluation.
-        """
-        return sum(
-            fetch.count
-            for fetch in _fetches(told)
-            if fetch.is_training
-            and (not self._step_data or self._data.get(fetch.loader, -1) in self._step_data)
+    def _without_evaluation(self, event: OptimizerEvent) -> OptimizerEvent:
+        """Mark what an evaluation read that records gradients where it reads."""
+        fetches = tuple(
+            fetch if self._may_train(fetch) else replace(fetch, is_training=False)
+            for fetch in event.fetches
         )
+        return event if fetches == event.fetches else replace(event, fetches=fetches)
+
+    def _may_train(self, fetch: Fetch) -> bool:
+        """Tell whether it may be of a step.
+
+        All that is read with gradients may be, where the steps that show have no data in common.
+        Where they have, other data are those of an evaluation.
+        """
+        data = self._data.get(fetch.loader, -1)
+        return fetch.is_training and (not self._step_data or data in self._step_data)
+
+    def _count(self, told: Sequence[Sequence[Any]]) -> int:
+        """Count batches that may be those of steps that do not show."""
+        return sum(fetch.count for fetch in _fetches(told) if self._may_train(fetch))
 
 
 class RankChannel:

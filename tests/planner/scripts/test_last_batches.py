@@ -44,6 +44,13 @@ for epoch in range(int(sys.argv[1])):
         optimizer.step()
 """
 
+VALIDATION = """
+    torch.is_grad_enabled = lambda: {}
+    for batch in DataLoader([64]):
+        pass
+    torch.is_grad_enabled = lambda: True
+"""
+
 
 @pytest.fixture(params=["each", "ahead"])
 def reading(request: pytest.FixtureRequest) -> str:
@@ -52,9 +59,12 @@ def reading(request: pytest.FixtureRequest) -> str:
 
 
 def contender_of(plan: Plan, reading: str, folder: Path) -> ScriptContender:
-    """A script whose epochs have batches of 32, 32, 32 and 8."""
+    """A script whose epochs have batches of 32, 32, 32 and 8, and a validation that has 64.
+
+    It reads these where gradients are recorded, and was refused because its batch changes.
+    """
     write_torch(folder)
-    (folder / "train.py").write_text(TRAIN)
+    (folder / "train.py").write_text("import torch" + TRAIN + VALIDATION.format(True))
     node = probe(quick=True)
     words = [sys.executable, "train.py", "1000000", reading]
     program = Program.parse(words, cores=node.cpu.usable_cores)
@@ -106,14 +116,11 @@ def test_launched_script_counts_what_it_reads(tmp_path, reading):
     assert rate_of(counted, 32) == pytest.approx(3 * 104 / counted.time_s)  # after 8 steps
 
 
-def test_step_that_a_validation_came_before_is_in_neither_samples_nor_time(tmp_path, reading):
-    validation = """
-    torch.is_grad_enabled = lambda: False
-    for batch in DataLoader([64]):
-        pass
-    torch.is_grad_enabled = lambda: True
-"""
-    counted = launch(tmp_path, "import torch" + TRAIN + validation, "5", reading)
+@pytest.mark.parametrize("records", [False, True])
+def test_step_that_a_validation_came_before_is_in_neither_samples_nor_time(
+    tmp_path, reading, records
+):
+    counted = launch(tmp_path, "import torch" + TRAIN + VALIDATION.format(records), "5", reading)
     assert counted.counted == 3 * 3
     assert counted.whole_share == pytest.approx((32 + 32 + 8) / (3 * 32))
 
