@@ -7,7 +7,6 @@ import re
 import select
 import shlex
 import time
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -77,7 +76,6 @@ class RunningScript:
         step_regex: Counts lines of its output as steps; ``None``: steps of its optimizers.
         seed: Of its random numbers where it sets none, so that its losses are those of another
             run; ``None``: they are its own.
-        environment: Variables of the user.
 
     Raises:
         InvalidPlanError: The node lacks what the plan asks for.
@@ -95,7 +93,6 @@ class RunningScript:
         in_place: bool = False,
         step_regex: str | None = None,
         seed: int | None = None,
-        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._program, self._plan = program, plan
         self.recognised: RecognisedSteps | None = None
@@ -112,11 +109,11 @@ class RunningScript:
             watch = dict[str, object](self._channel.settings if self._pattern is None else {})
             if watch and seed is not None:
                 watch["seed"] = seed
-            start = make_start(program, plan, node, environment, watch=watch)
+            start = make_start(program, plan, node, watch=watch)
             view = opened.enter_context(
                 open_working_folder(folder or Path.cwd(), in_place=in_place)
             )
-            variables = {**environment, **start.started_environment}
+            variables = {**os.environ, **start.started_environment}
             path, is_python = variables.get("PATH"), not plan.options.get(NO_PYTHON)
             program.check(start.command, view.path, path, is_python=is_python)
             if self._pattern is not None:

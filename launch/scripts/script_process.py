@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launch.errors import ScriptFailedError
 from launch.scripts.program import find_interpreter
-from launch.scripts.supervisor import ScriptRequest
+from launch.scripts.supervisor import GRACE_S, INTERRUPT_S, ScriptRequest
 from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
 from launch.system.process_tree import find_descendants, find_marked, send_signal
@@ -30,7 +30,7 @@ _TAIL_BYTES = 1 << 16
 _READ_BYTES = 1 << 18
 _PIPE_BYTES = 1 << 20
 _START_LIMIT_S = 60.0
-_INTERRUPT_S, _GRACE_S, _GIVE_UP_S = 1.5, 1.5, 8.0
+_GIVE_UP_S = 8.0
 _FOLDER_VARIABLE = "TMPDIR"
 _FRAME = re.compile(r'^ *File "(.+)", line (\d+)', re.MULTILINE)
 _LIBRARY = re.compile(
@@ -90,8 +90,6 @@ class ScriptProcess:
             private=tuple(map(str, view.private)),
             cores=cores,
             output=writing,
-            interrupt_s=_INTERRUPT_S,
-            grace_s=_GRACE_S,
         )
         try:
             self._supervisor = subprocess.Popen(
@@ -206,7 +204,7 @@ class ScriptProcess:
         with defer_signals():
             with contextlib.suppress(OSError):
                 self._control.close()
-            give_up = time.monotonic() + _INTERRUPT_S + _GRACE_S + _GIVE_UP_S
+            give_up = time.monotonic() + INTERRUPT_S + GRACE_S + _GIVE_UP_S
             while self._supervisor.poll() is None and time.monotonic() < give_up:
                 self.read(0.02)  # or a script that still prints could not end
                 if self.output is None:

@@ -34,6 +34,9 @@ from launch.system.process_tree import (
 )
 from probes import codec
 
+INTERRUPT_S, GRACE_S = 1.5, 1.5
+"""Time to end after SIGINT, as after Ctrl-C, and then after SIGTERM."""
+
 _POLL_S = 0.05
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -56,12 +59,6 @@ class ScriptRequest:
     cores: tuple[int, ...] = ()
     output: int
     """Inherited descriptor for what it writes."""
-
-    interrupt_s: float
-    """Time to end after SIGINT, as after Ctrl-C."""
-
-    grace_s: float
-    """Time to end after SIGTERM."""
 
 
 def supervise(request: ScriptRequest) -> None:
@@ -112,8 +109,8 @@ def supervise(request: ScriptRequest) -> None:
     if code is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGINT)
-        _await_ends(request.interrupt_s)
-    end_descendants(grace_s=request.grace_s)
+        _await_ends(INTERRUPT_S)
+    end_descendants(grace_s=GRACE_S)
 
 
 def _await_ends(limit_s: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from launch.errors import ScriptFailedError
@@ -30,7 +29,6 @@ class WholeRun:
         node: This machine.
         folder: The user's current folder.
         in_place: Whether it runs in the folder itself.
-        environment: Variables of the user.
     """
 
     recognised = None
@@ -44,11 +42,9 @@ class WholeRun:
         *,
         folder: Path | None = None,
         in_place: bool = False,
-        environment: Mapping[str, str] = os.environ,
     ) -> None:
         self._program, self._plan, self._node = program, plan, node
         self._folder, self._in_place = folder or Path.cwd(), in_place
-        self._environment = environment
         self.pids: list[int] = []
         """Its processes: none between two steps."""
         self.output_tail = ""
@@ -78,9 +74,9 @@ class WholeRun:
         """Do nothing: no process is left after a step."""
 
     def _run(self, deadline: float) -> StepSeen:
-        start = make_start(self._program, self._plan, self._node, self._environment)
+        start = make_start(self._program, self._plan, self._node)
         with open_working_folder(self._folder, in_place=self._in_place) as view:
-            variables = {**self._environment, **start.started_environment}
+            variables = {**os.environ, **start.started_environment}
             path = variables.get("PATH")
             self._program.check(start.command, view.path, path, is_python=False)
             process = ScriptProcess(start.started_command, variables, view, cores=start.cores)

@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
+import pytest
 from torch_stand_in import write_torch
 
 from launch.plan import Plan
@@ -35,7 +36,9 @@ for _ in DataLoader([batch] * 10**6):
 """
 
 
-def test_ranks_know_their_places_and_share_the_cores(tmp_path: Path, two_cores: Hardware):
+def test_ranks_know_their_places_and_share_the_cores(
+    tmp_path: Path, two_cores: Hardware, monkeypatch: pytest.MonkeyPatch
+):
     """The story: Open MPI sets no RANK, and binds a rank, whatever its threads, to one core."""
     write_torch(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
@@ -44,15 +47,11 @@ def test_ranks_know_their_places_and_share_the_cores(tmp_path: Path, two_cores: 
     words.insert(1, "--oversubscribe")  # where a core is all that there is
     program = Program.parse(words, cores=2, choices={"batch": (32,), "processes": (2,)})
     plan = Plan(strategy="script", node_batch=64, processes=2, options={"batch": 32})
-    may_be_root = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-    environment = {
-        **os.environ,
-        **dict.fromkeys(may_be_root, "1"),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     running = find_descendants(os.getpid())
-    places = {"folder": tmp_path, "environment": environment}
-    with RunningScript(program, plan, two_cores, **places) as script:
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as script:
         script.make_steps(2, time_limit_s=120.0)
         steps = str(script.recognised)
         assert steps == "optimizer SGD, 1 step per batch of 32 on each of 2 ranks"
