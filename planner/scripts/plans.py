@@ -77,7 +77,7 @@ class ScriptPlans(PlanSource):
     defaults_name: str = "the script as it is"
 
     @property
-    def own_plan(self) -> Plan:
+    def defaults_plan(self) -> Plan:
         """The script as it is: nothing of its environment is set."""
         own = self.program.own_values
         threads = own.get(THREADS, max(1, self.cores // self.processes))
@@ -147,11 +147,6 @@ class ScriptPlans(PlanSource):
             first.setdefault(processes, threads)
         guesses = [{_LAYOUT: f"{p}x{t}", **guess} for p, t in first.items()]
         return [{f"{STRATEGY}.{name}": value for name, value in one.items()} for one in guesses]
-
-    @property
-    def defaults_plan(self) -> Plan:
-        """The script as it is."""
-        return self.own_plan
 
     @property
     def baseline_plan(self) -> Plan | None:

@@ -214,18 +214,16 @@ class ScriptTrials:
             patches=find_patches(self._script.patches, program, has_gpu=bool(self._node.gpus)),
             steps=self._options(),
         )
-        began = time.monotonic()
-        self._watched = self._run(plans.own_plan)
-        if isinstance(self._watched, WholeRun):
-            steps, self.sees_batch = _WHOLE_RUNS, True  # a run is one sample, whatever its batch
-        elif self._script.step_regex is not None:
-            self._watched.make_steps(1, time_limit_s=max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s))
-            self.look_s = time.monotonic() - began
-            steps = f"lines of its output that match {shlex.quote(self._script.step_regex)}"
-        else:
-            limit_s = max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)
+        began, limit_s = time.monotonic(), max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)
+        self._watched = self._run(plans.defaults_plan)
+        if isinstance(self._watched, RunningScript):
             self._watched.make_steps(1, time_limit_s=limit_s)
             self.look_s = time.monotonic() - began
+        if counts_runs:
+            steps, self.sees_batch = _WHOLE_RUNS, True  # a run is one sample, whatever its batch
+        elif self._script.step_regex is not None:
+            steps = f"lines of its output that match {shlex.quote(self._script.step_regex)}"
+        else:
             seen = self._watched.recognised
             assert seen is not None  # or it had raised
             steps = str(seen)
@@ -235,9 +233,9 @@ class ScriptTrials:
             plans = replace(plans, samples=each, processes=seen.ranks)
             if samples is not None and self._splits_batch(plans, samples, limit_s):
                 plans = replace(plans, samples=samples, splits_batch=True)
-        self._own_plan = plans.own_plan
+        self._own_plan = plans.defaults_plan
         if not self.sees_batch:
-            counted = plans.own_plan.node_batch
+            counted = plans.defaults_plan.node_batch
             steps += f": a step counts as {counted} {'sample' if counted == 1 else 'samples'}"
         self._own_losses = self._watched.first_losses
         if "model" in self._script.patches and not self.has_losses:
@@ -265,7 +263,7 @@ class ScriptTrials:
         ]
         if not others:
             return False
-        own = plans.own_plan
+        own = plans.defaults_plan
         try:
             with self._run(replace(own, processes=int(others[0]))) as script:
                 script.make_steps(1, time_limit_s=limit_s)
@@ -312,7 +310,7 @@ class ScriptTrials:
 
     def _run(self, plan: Plan) -> RunningScript | WholeRun:
         script = self._script
-        if script.step_regex is None and script.program.kind is ProgramKind.OTHER:
+        if WHOLE_RUNS in plan.options:
             return WholeRun(script.program, plan, self._node, in_place=script.in_place)
         return RunningScript(
             script.program,
@@ -347,7 +345,7 @@ def _values_line(program: Program) -> str:
 
 def _facts(script: TunedScript, plans: ScriptPlans) -> CaseFacts:
     """Give what a planner knows of a script: of its model and its data that is nothing."""
-    batch = plans.own_plan.node_batch
+    batch = plans.defaults_plan.node_batch
     program = script.program
     return CaseFacts(
         default_batch=batch,

@@ -138,7 +138,7 @@ def test_the_run_that_was_watched_first_is_started_again_when_it_ends(
     with ScriptTrials(TunedScript(program=program), node) as trials:
         plans, line = trials.look(120.0)
         assert line == "optimizer SGD, 1 step, batches not seen: a step counts as 1 sample"
-        script = trials.start(plans.own_plan)
+        script = trials.start(plans.defaults_plan)
         try:
             made = [len(script.make_steps(10, time_limit_s=60.0)) for _ in range(6)]
         finally:

@@ -47,7 +47,7 @@ def test_samples_of_a_step_are_those_that_its_ranks_read(
     with ScriptTrials(TunedScript(program=program), node) as trials:
         plans, line = trials.look(120.0)
         assert line == "optimizer SGD, 1 step per 2 batches of 32"
-        assert plans.own_plan.node_batch == of_one
+        assert plans.defaults_plan.node_batch == of_one
 
         class Trial:
             def suggest_categorical(self, name, choices):

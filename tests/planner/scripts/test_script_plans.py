@@ -81,7 +81,7 @@ def test_a_whole_run_is_one_sample_whatever_its_batch_and_its_processes_are(node
     plans = ScriptPlans(program=program, samples=1, processes=1, counts_runs=True, cores=2)
     space = PlanSpace(plans.sources(None), facts(), node)
     near = [other.plan for guess in space.guesses for other in space.neighbours(guess)]
-    drawn = [*(guess.plan for guess in space.guesses), *near, plans.own_plan]
+    drawn = [*(guess.plan for guess in space.guesses), *near, plans.defaults_plan]
     assert {plan.node_batch for plan in drawn} == {1}
     assert {plan.options["batch"] for plan in drawn} == {32, 64}
     assert {plan.processes for plan in drawn} == {1, 2}
@@ -110,11 +110,11 @@ def test_numbers_of_processes_are_among_the_first_plans_that_are_tried(cores, do
     program = Program.parse(words, cores=cores, choices={"batch": (32, 64)})
     plans = ScriptPlans(program=program, samples=32, processes=1, cores=cores)
     machine = Ranks(doubled)
-    history = [machine.result(plans.own_plan)]
+    history = [machine.result(plans.defaults_plan)]
     search = PlanSearch(plans.sources(None), facts(), node_of(cores), history=history)
     tried = machine.search(search, 8)
     assert max(plan.processes for plan in tried[:2]) > 1
-    best = min([plans.own_plan, *tried], key=machine.sample_s)
+    best = min([plans.defaults_plan, *tried], key=machine.sample_s)
     if doubled != 1.0:
         assert (best.processes > 1) == (doubled < 1.0)
 
@@ -143,7 +143,7 @@ def test_processes_times_threads_use_no_more_than_the_cores():
 
 
 def test_script_as_it_is_sets_nothing(plans, node):
-    start = make_start(plans.program, plans.own_plan, node)
+    start = make_start(plans.program, plans.defaults_plan, node)
     assert (start.environment, start.cores) == ({}, ())
     assert "--batch 32" in " ".join(start.command)
 
@@ -200,7 +200,7 @@ def test_script_itself_is_changed_only_where_that_is_asked_for(plans, node):
     assert options(replace(plans, patches=asked)) == of_model | {"persistent_workers"}
     without = Program.parse(WORDS[:2], cores=2)
     assert "loader_workers" in find_patches(("loader",), without, has_gpu=False)
-    assert patches_of(replace(plans, patches=asked).own_plan) == {}
+    assert patches_of(replace(plans, patches=asked).defaults_plan) == {}
 
 
 def test_values_are_the_numbers_that_they_are_but_for_those_which_no_database_holds():

@@ -33,7 +33,7 @@ def test_trial_in_place_writes_into_the_folder(
     program = Program.parse(words, cores=node.cpu.usable_cores, is_python=is_python)
     with ScriptTrials(TunedScript(program=program, in_place=True), node) as trials:
         plans, _ = trials.look(120.0)
-        contender = trials.start(plans.own_plan)
+        contender = trials.start(plans.defaults_plan)
         try:
             contender.make_steps(1, time_limit_s=60.0)
         finally:

@@ -46,5 +46,5 @@ def test_program_that_is_no_python_is_launched_with_nothing_in_front_of_it(tmp_p
     with ScriptTrials(script, node) as trials:
         plans, _ = trials.look(60.0)
     launched = Program(arguments=program.arguments)
-    start = make_start(launched, plans.own_plan, node, watch={"address": "ours"})
+    start = make_start(launched, plans.defaults_plan, node, watch={"address": "ours"})
     assert (start.started_command, dict(start.started_environment)) == (tuple(words), {})
