@@ -37,11 +37,7 @@ from planner.cli.scripts import ScriptCommand
 from planner.cli.sweeps import sweep_app
 from planner.cli.trials import trials_app
 from planner.cli.tune import tune
-from planner.cli.values import (
-    check_data,
-    checked_name,
-    find_hosts,
-)
+from planner.cli.values import check_data, checked_name, find_hosts
 from planner.cli.weights import weights_app
 from planner.errors import UsageError
 from planner.report.output import start_output

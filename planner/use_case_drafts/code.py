@@ -14,20 +14,9 @@ BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
 _WRAPPERS = {"DistributedDataParallel", "DDP", "DataParallel", "compile"}
 """Calls around a model that ddlplan makes itself, where a plan has them."""
 _TELLING = {
-    *(
-        "print",
-        "pprint",
-        "display",
-        "show",
-        "imshow",
-        "plot",
-        "save",
-        "dump",
-        "write",
-        "save_image",
-    ),
+    *("print", "pprint", "display", "show", "imshow", "plot", "save", "dump", "write"),
+    *("save_image", "add_param_group", "manual_seed", "seed", "append"),
     *("debug", "info", "warning", "error", "log", "watch", "summary", "add_graph", "add_images"),
-    *("add_param_group", "manual_seed", "seed", "append"),
 }
 """Calls that are made for other ends than to change what they are given."""
 _MOVES = {"to", "cuda", "cpu"}

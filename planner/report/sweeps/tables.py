@@ -10,6 +10,7 @@ from planner.plans.stored_plan import iso_utc
 from planner.quantities import format_interval, format_number, format_range, interval_json
 from planner.report.hardware import describe_hardware
 from planner.report.plan_line import describe_plan
+from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
 from planner.sweeps.findings import (
     PointFigures,
@@ -44,27 +45,9 @@ _POINTS = (
     Column(key="reason", title="FAILED", is_remark=True),
 )
 _CSV_FIELDS = (
-    "batch",
-    "devices",
-    "plan_id",
-    "outcome",
-    "epoch_s",
-    "epoch_s_low",
-    "epoch_s_high",
-    "turns",
-    "speedup",
-    "speedup_low",
-    "speedup_high",
-    "accuracy",
-    "accuracy_low",
-    "accuracy_high",
-    "test_loss",
-    "train_loss",
-    "start_s",
-    "elapsed_s",
-    "peak_memory_bytes",
-    "reason",
-    "data",
+    *("batch", "devices", "plan_id", "outcome", "epoch_s", "epoch_s_low", "epoch_s_high", "turns"),
+    *("speedup", "speedup_low", "speedup_high", "accuracy", "accuracy_low", "accuracy_high"),
+    *("test_loss", "train_loss", "start_s", "elapsed_s", "peak_memory_bytes", "reason", "data"),
 )
 _TIMES = (
     "Times are means of turns, their intervals (95 %) hold for another run on this machine; times "
@@ -151,7 +134,7 @@ def record_json(record: SweepRecord) -> dict[str, Any]:
 
 def _data_text(record: SweepRecord) -> str:
     if record.is_generated:
-        return "generated: the use case made its samples up, as --data named none"
+        return GENERATED
     return record.data or "the use case's own"
 
 
