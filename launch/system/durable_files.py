@@ -85,6 +85,17 @@ def explain_os_error(error: OSError, *, named: Path | None = None) -> str:
     return where + (error.strerror or str(error)).lower()
 
 
+def explain_absence(path: Path) -> str | None:
+    """Explain why nothing can be found at a path; ``None`` where something is."""
+    try:
+        path.stat()
+    except (FileNotFoundError, ValueError):
+        return "no such file or folder"
+    except OSError as error:  # as of a folder that is another user's, where Path.exists raises
+        return explain_os_error(error, named=path)
+    return None
+
+
 def explain_write_error(error: OSError, path: Path) -> str:
     """Explain why a file could not be written, without the file beside it that was tried."""
     if isinstance(error, FileNotFoundError):

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from launch.errors import UseCaseError
+from launch.system.durable_files import explain_absence
 from launch.system.found_by_file import list_names, load_only_class, read_constants
 from launch.system.name_suggestion import suggest
 from launch.use_cases import _imports
@@ -107,8 +108,8 @@ def make_workload(
     """
     location = resolve(use_case, settings)
     location.check()
-    if data is not None and data_is_here and not Path(data).exists():
-        raise UseCaseError(f"data={data}: no such file or folder: name the folder of the data")
+    if data is not None and data_is_here and (why := explain_absence(Path(data))) is not None:
+        raise UseCaseError(f"data={data}: {why}: name the folder of the data")
     path = None if data is None else str(Path(data).absolute())
     return Workload(use_case=str(location), data=path, seed=seed)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from launch.system.durable_files import explain_absence
 from planner.errors import UsageError
 from planner.quantities import parse_duration_s
 
@@ -60,8 +61,8 @@ def check_data(data: Path | None, hosts: Hosts | None, use_case: str | None = No
     if use_case is not None:
         check_has_data(use_case, data)
     is_here = hosts is None or hosts.is_local
-    if data is not None and is_here and not data.exists():
-        raise typer.BadParameter(f"--data {data}: no such file or folder")
+    if data is not None and is_here and (why := explain_absence(data)) is not None:
+        raise typer.BadParameter(f"--data {data}: {why}")
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISREG
 
 from planner.errors import UsageError
 from planner.use_case_drafts.accumulation import batches_per_step
@@ -34,6 +35,8 @@ def draft_use_case(script: Path) -> Draft:
         UsageError: It cannot be read, has no training loop, or trains what no use case is.
     """
     try:
+        if not S_ISREG(script.stat().st_mode):
+            raise UsageError(f"{script}: it is no regular file: name a script")
         source = script.read_text(encoding="utf-8")
         tree = ast.parse(source, str(script))
     except OSError as error:

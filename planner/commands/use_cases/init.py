@@ -18,11 +18,6 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
     Raises:
         UsageError: The script is no training that a use case can have, or the file is there.
     """
-    file = output or script.with_name(f"{script.stem}_case.py")
-    if file.exists() or file.is_symlink():
-        raise UsageError(f"{file}: it is there already: name another file by --output")
-    if script.exists() and not script.is_file():
-        raise UsageError(f"{script}: it is no regular file: name a script")
     try:
         draft = draft_use_case(script)
         text = file_of(draft)
@@ -31,9 +26,12 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
             f"{script}: its code cannot be taken over ({error}): write the use case by hand, see "
             "docs/own-model.md"
         ) from error
+    file = output or script.with_name(f"{script.stem}_case.py")
     try:
         with file.open("x", encoding="utf-8") as stream:  # never one that came meanwhile
             stream.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{file}: it is there already: name another file by --output") from error
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}: name another file by --output") from error
     name = f"{file}:{draft.class_name}"

@@ -47,6 +47,8 @@ def test_a_file_that_exists_is_never_replaced(ddlplan, script):
 def test_a_script_that_is_not_there_and_a_folder_that_is_not_are_one_line_each(ddlplan, script):
     for arguments, message in (
         (["no.py"], "no.py: No such file or directory: name a script"),
+        (["."], ".: it is no regular file: name a script"),
+        ([f"{'no' * 200}.py"], "no.py: File name too long: name a script"),
         (
             ["plain_loop.py", "--output", "no/case.py"],
             "no/case.py: No such file or directory: name",
