@@ -13,6 +13,7 @@ from pathlib import Path
 
 from launch.errors import ScriptError
 from launch.plan import Setting
+from launch.system.durable_files import explain_absence
 
 BATCH, WORKERS, THREADS, PROCESSES = "batch", "workers", "threads", "processes"
 
@@ -205,7 +206,7 @@ class Program:
         """
         name = words[0]
         found = (folder / name) if "/" in name else shutil.which(name, path=path)
-        if found is None or not Path(found).exists():
+        if found is None or explain_absence(Path(found)):
             raise ScriptError(_explain_missing(name))
         if not is_python:
             return
@@ -213,7 +214,7 @@ class Program:
         # A launcher of several hosts may start a file that is elsewhere.
         if place.kind is ProgramKind.PYTHON_FILE:
             file = words[place.begin]
-            if not (folder / file).exists():
+            if explain_absence(folder / file):
                 raise ScriptError(f"no file {file!r} in {folder}: {_near_file(folder, file)}")
 
 

@@ -164,6 +164,7 @@ def test_another_program_is_taken_as_it_is():
         (["torchrun", "x.py"], "program 'torchrun' not found: check its name and PATH"),
         (["64", "python", "x.py"], "program '64' not found: a comma, and no space, is between"),
         (["python3", "x.py"], "no file 'x.py'"),
+        (["python3", "x" * 300], "no file 'xxx"),  # where Python cannot look, too
         (["python3", "trian.py"], "no file 'trian.py' in .*: did you mean train.py?"),
     ],
 )
