@@ -93,7 +93,8 @@ def _report_error(error: Exception) -> int:
 def _wants_json(arguments: list[str]) -> bool:
     """Return whether JSON is wanted, before the options are parsed."""
     variable = os.environ.get(environment_variable("--json"), "").strip().lower()
-    return "--json" in arguments or variable in ("1", "true", "t", "yes", "y", "on")
+    ours = takewhile(lambda argument: argument != "--", arguments)
+    return "--json" in ours or variable in ("1", "true", "t", "yes", "y", "on")
 
 
 def _command_of(arguments: list[str]) -> str:

@@ -129,9 +129,10 @@ def test_bad_input_is_refused_in_one_line(furnished, arguments, code, says):
 
 
 def test_error_without_json_leaves_stdout_empty(ddlplan):
-    ended = ddlplan.run("tune", "--use-case", "simplebg")
-    assert (ended.code, ended.out) == (2, "")
-    assert ended.err.count("\n") == 1
+    for words in ("--use-case simplebg", "--colour -- python train.py --json"):
+        ended = ddlplan.run("tune", *words.split())
+        assert (ended.code, ended.out) == (2, "")
+        assert ended.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
