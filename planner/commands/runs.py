@@ -27,6 +27,7 @@ from planner.report.training_comparison import (
     compared_trainings_text,
     side_labels,
 )
+from planner.scripts.naming import describe_trained
 from probes import codec
 
 
@@ -57,7 +58,7 @@ def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
         by_epoch = [loss_figure(record), rate_figure(record)]
         figures = [figure for figure in by_epoch if figure is not None]
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
-        title = f"Training {record.id}: {record.use_case}"
+        title = f"Training {record.id}: {describe_trained(record.use_case)}"
         _draw(figures, mark_title(title, record), plot, out)
     out.write_text(lambda terminal: run_text(record, usage, terminal))
     out.finish(_to_json(record))

@@ -11,6 +11,7 @@ from planner.quantities import format_duration, format_number
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
+from planner.scripts.naming import describe_trained, is_script
 
 Item = TypeVar("Item")
 
@@ -90,7 +91,7 @@ def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
     for title, unit, value, from_zero in values:
         curves = [
             Curve(
-                label=f"{one.id}: {one.use_case.rpartition(':')[2]}",
+                label=f"{one.id}: {_name(one.use_case)}",
                 points=[(epoch.epoch, value(epoch)) for epoch in one.epochs_done],
             )
             for one in trainings
@@ -146,6 +147,13 @@ def _some(items: Sequence[Item]) -> Sequence[Item]:
 
 def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else value
+
+
+def _name(use_case: str) -> str:
+    """Give a script's command, or the object of a use case without its place."""
+    if is_script(use_case):
+        return describe_trained(use_case)
+    return use_case.rpartition(":")[2]
 
 
 def _loss(value: float | None) -> str:

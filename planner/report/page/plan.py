@@ -14,6 +14,7 @@ from planner.report.page.document import facts_html, page_document
 from planner.report.plan_line import describe_plan
 from planner.report.plans import plan_facts
 from planner.report.worth import worth_sentences
+from planner.scripts.naming import describe_trained
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import PlanWorth
 
@@ -34,7 +35,7 @@ def plan_page(
         worth: What the trials say about it, where they are on record.
         cost: Time of its epochs with its data, where `probe` has measured those.
     """
-    title = f"Plan {stored.id}: {stored.use_case} on {stored.node}"
+    title = f"Plan {stored.id}: {describe_trained(stored.use_case)} on {stored.node}"
     rate = format_interval(stored.throughput_samples_per_s)
     speedup = (
         "" if stored.speedup is None else f", {format_interval(stored.speedup)} times its baseline"

@@ -72,10 +72,13 @@ def test_text_fits_80_columns_and_csv_holds_every_fact():
 def test_of_scripts_only_what_is_known_is_compared():
     """The story: a loss of nan, a seed and epochs stood there of scripts that nobody looks into."""
     run = replace(EPOCH, train_loss=math.nan, validation_loss=None, metrics={})
-    script = replace(TRAINING, use_case="script:python train.py '{batch}'", epochs_done=(run,))
+    name = "script:python train.py --data hf:me/mine '{batch}'"
+    script = replace(TRAINING, use_case=name, epochs_done=(run,))
     sides = [TrainingSide(record=replace(script, id=number)) for number in (1, 2)]
     text = compared_trainings_text(TrainingComparison(first=sides[0], second=sides[1]), Terminal())
-    assert "python train.py {batch}" in text
+    command = "python train.py --data hf:me/mine {batch}"
+    assert command in text
+    assert compared_figures([script])[0].columns == ("epoch", f"1: {command}")
     assert [word for word in ("nan", "script:", "seed", "epoch", "loss") if word in text] == []
     assert "nan" not in runs_csv([script])
 

@@ -77,9 +77,11 @@ def test_names_of_users_are_no_markup():
 
 
 def test_a_plan_from_a_file_has_a_page_too():
-    page = plan_page(replace(STORED, study_id=None), (), (), None)
+    command = "script:python train.py '{batch}'"
+    page = plan_page(replace(STORED, study_id=None, use_case=command), (), (), None)
     assert charts(page) == []
     assert "All settings" in page
+    assert ": python train.py {batch} on " in page
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
