@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from launch.errors import InvalidPlanError, ScriptError
-from launch.reports import Report, Warned
+from launch.reports import Warned
 from launch.scripts.environment import NO_PYTHON, ScriptStart, make_start, placeholder_values
 from launch.scripts.program import Program
 from launch.scripts.script_process import find_script_cause
@@ -55,8 +55,8 @@ from probes.node import probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedScript(Report):
-    """A script that can start. The listener of `launch_script` receives it before that."""
+class PreparedScript:
+    """A script that can start."""
 
     stored: StoredPlan
     program: Program
@@ -192,14 +192,13 @@ def launch_script(
     Args:
         prepared: What to run.
         db: Database.
-        listener: Receives `PreparedScript` and warnings.
+        listener: Receives the number of its row, and warnings.
         keeps_stdout: Send what it writes on stdout to stderr.
 
     Raises:
         TrainingFailedError: It ended with another exit status than 0, or cannot be started.
         CancelledError: A signal ended it.
     """
-    listener(prepared)
     for file in prepared.changed:
         listener(
             Warned(

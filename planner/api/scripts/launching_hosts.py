@@ -15,7 +15,7 @@ from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import uses_srun
 from launch.mpi.settings import MpiSettings
 from launch.plan import Setting
-from launch.reports import Report, Warned
+from launch.reports import Warned
 from launch.scripts.environment import PATCH_PREFIX, PATCHES, placeholder_values
 from launch.scripts.host_part import HostPartRequest, PartReady
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program
@@ -70,7 +70,7 @@ class HostScript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedHosts(Report):
+class PreparedHosts:
     """A script that can start on all its hosts."""
 
     name: str
@@ -189,14 +189,13 @@ def launch_on_hosts(
     Args:
         prepared: What to run.
         db: Database.
-        listener: Receives `PreparedHosts` and warnings.
+        listener: Receives the number of its row, and warnings.
         keeps_stdout: Send what it writes on stdout to stderr.
 
     Raises:
         TrainingFailedError: It ended with another exit status than 0, or a host was lost.
         CancelledError: A signal ended it.
     """
-    listener(prepared)
     hosts = [
         TrainingHost(
             host=one.host,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from launch.plan import Plan
 from launch.reports import Report
 from launch.scripts.environment import patches_of
 from planner.api.scripts.launching import (
@@ -14,6 +15,7 @@ from planner.api.scripts.launching import (
     prepare_script,
 )
 from planner.commands.training import compare_rates
+from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
@@ -39,24 +41,18 @@ def launch(
     if dry_run:
         _describe(prepared, out)
         return
+    stored, display = prepared.stored, LiveDisplay(out)  # not on screen: that is the script's
     with recorded_job(db, JobKind.LAUNCH) as job:
-        display = LiveDisplay(out)  # not on screen: the terminal is the script's
+        job.report(plan_id=stored.id)
+        out.note(tell_plan(stored, prepared.reasons))
+        warn_of_changes(stored.plan, out)
 
         def show(report: Report, host: str | None = None, /) -> None:
-            if isinstance(report, PreparedScript):
-                job.report(plan_id=report.stored.id)
-                remark = f" (stale, {', '.join(report.reasons)})" if report.reasons else ""
-                plan = report.stored.plan
-                out.note(f"plan {report.stored.id}{remark}: {describe_plan(plan)}")
-                if changes := patches_of(plan):
-                    out.warn(f"the plan changes the script itself: {', '.join(changes)}")
-            elif isinstance(report, TrainingRecorded):
+            if isinstance(report, TrainingRecorded):
                 job.report(training_id=report.training_id)
-            else:
-                display(report, host)
+            display(report, host)
 
         run = launch_script(prepared, db=db, listener=show, keeps_stdout=out.as_json)
-    stored = prepared.stored
     out.note(f"done in {format_duration(run.elapsed_s)}; {_compare(run, out)}")
     out.finish(
         {
@@ -67,6 +63,18 @@ def launch(
             "training": run.training_id,
         }
     )
+
+
+def tell_plan(stored: StoredPlan, reasons: Sequence[str]) -> str:
+    """Say which plan is used, and why it is stale, if it is."""
+    remark = f" (stale, {', '.join(reasons)})" if reasons else ""
+    return f"plan {stored.id}{remark}: {describe_plan(stored.plan)}"
+
+
+def warn_of_changes(plan: Plan, out: Output) -> None:
+    """Warn of what a plan changes in the script itself."""
+    if changes := patches_of(plan):
+        out.warn(f"the plan changes the script itself: {', '.join(changes)}")
 
 
 def _compare(run: ScriptRun, out: Output) -> str:

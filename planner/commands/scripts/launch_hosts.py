@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from launch.reports import Report
-from launch.scripts.environment import patches_of
 from planner.api.scripts.launching_hosts import (
     HostScript,
     PreparedHosts,
@@ -13,6 +12,7 @@ from planner.api.scripts.launching_hosts import (
     open_hosts,
     samples_per_s,
 )
+from planner.commands.scripts.launch import tell_plan, warn_of_changes
 from planner.jobs.hosts import Hosts
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
@@ -44,20 +44,14 @@ def launch(
             out.finish(_plain(prepared))
             return
         with recorded_job(db, JobKind.LAUNCH) as job:
+            for one in prepared.hosts:
+                out.note(f"{one.host}: {tell_plan(one.stored, one.reasons)}")
+            warn_of_changes(prepared.hosts[0].stored.plan, out)
 
             def show(report: Report, host: str | None = None, /) -> None:
-                if isinstance(report, PreparedHosts):
-                    for one in report.hosts:
-                        remark = f" (stale, {', '.join(one.reasons)})" if one.reasons else ""
-                        plan = one.stored.plan
-                        said = f"plan {one.stored.id}{remark}: {describe_plan(plan)}"
-                        out.note(f"{one.host}: {said}")
-                    if changes := patches_of(report.hosts[0].stored.plan):
-                        out.warn(f"the plan changes the script itself: {', '.join(changes)}")
-                elif isinstance(report, TrainingRecorded):
+                if isinstance(report, TrainingRecorded):
                     job.report(training_id=report.training_id)
-                else:
-                    display(report, host)
+                display(report, host)
 
             run = launch_on_hosts(prepared, db=db, listener=show, keeps_stdout=out.as_json)
     rate = samples_per_s(prepared, run)
