@@ -54,9 +54,7 @@ def rate_figure(training: TrainingRecord) -> Figure | None:
     if not epochs:
         return None
     expected = training.expected_samples_per_s
-    curve = Curve(
-        label="measured", points=[(one.epoch, one.throughput_samples_per_s) for one in epochs]
-    )
+    curve = Curve(label="measured", points=[(one.epoch, _rate(one)) for one in epochs])
     return Figure(
         title="Samples per second",
         svg=_over_epochs(
@@ -66,12 +64,14 @@ def rate_figure(training: TrainingRecord) -> Figure | None:
             y_title="samples/s",
             from_zero=True,
             reference=None if expected is None else ("predicted", expected),
-        ),
+        )
+        if any(map(_rate, epochs))
+        else "",
         columns=("epoch", "samples/s", "training took", "validation took"),
         rows=[
             (
                 str(one.epoch),
-                format_number(one.throughput_samples_per_s),
+                format_number(rate) if (rate := _rate(one)) else "",
                 format_duration(one.train_time_s),
                 format_duration(one.validation_time_s),
             )
@@ -85,7 +85,7 @@ def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
     values: Sequence[tuple[str, str, Callable[[EpochDone], float | None], bool]] = (
         ("Training loss", "loss", lambda one: _finite(one.train_loss), False),
         ("Validation loss", "loss", lambda one: _finite(one.validation_loss), False),
-        ("Samples per second", "samples/s", lambda one: one.throughput_samples_per_s, True),
+        ("Samples per second", "samples/s", _rate, True),
     )
     found = []
     for title, unit, value, from_zero in values:
@@ -99,14 +99,17 @@ def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
         curves = [c for c in curves if any(y is not None for _, y in c.points)]
         if not curves:
             continue
-        longest = max(len(one.epochs_done) for one in trainings)
         by_epoch = [dict(curve.points) for curve in curves]
         numbers = sorted({x for points in by_epoch for x in points})
         found.append(
             Figure(
                 title=title,
                 svg=_over_epochs(
-                    curves, longest, title=f"{title} over epochs", y_title=unit, from_zero=from_zero
+                    curves,
+                    round(numbers[-1]),
+                    title=f"{title} over epochs",
+                    y_title=unit,
+                    from_zero=from_zero,
                 ),
                 columns=("epoch", *(curve.label for curve in curves)),
                 rows=[
@@ -143,6 +146,11 @@ def _some(items: Sequence[Item]) -> Sequence[Item]:
     """Give a table's rows of a long list: every so many, and the last."""
     step = math.ceil(len(items) / _MOST_ROWS) or 1
     return [item for n, item in enumerate(items, 1) if n % step == 0 or n == len(items)]
+
+
+def _rate(epoch: EpochDone) -> float | None:
+    """Give samples/s; ``None`` of an epoch that a checkpoint had, which was only validated."""
+    return epoch.throughput_samples_per_s or None
 
 
 def _finite(value: float | None) -> float | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import replace
 
 from training_samples import EPOCH, TRAINING, usage_of
 
-from planner.report.figures.training_figures import compared_figures
+from planner.report.figures.axes import WIDTH
+from planner.report.figures.training_figures import compared_figures, rate_figure
 from planner.report.runs import runs_csv
 from planner.report.table import Terminal
 from planner.report.training_comparison import (
@@ -84,9 +86,15 @@ def test_of_scripts_only_what_is_known_is_compared():
 
 
 def test_epochs_of_a_training_that_went_on_count_those_before_and_its_loss_is_of_one_that_trained():
-    only_validated = replace(EPOCH, epoch=5, samples=0, train_loss=math.nan)
+    only_validated = replace(
+        EPOCH, epoch=5, samples=0, train_loss=math.nan, throughput_samples_per_s=0.0
+    )
     trained = replace(TRAINING, epochs=6, epochs_done=(only_validated, replace(EPOCH, epoch=6)))
     assert training_facts(trained, {})["epochs"] == "6 of 6"
+    for figure in compared_figures([trained]):  # those of later epochs lay outside
+        assert max(float(x) for x in re.findall(r"M([\d.]+) ", figure.svg)) <= WIDTH
+    assert [row[1] for row in rate_figure(trained).rows] == ["", "20.0"]
+    assert rate_figure(replace(trained, epochs_done=(only_validated,))).svg == ""
     ended = replace(trained, epochs_done=(replace(EPOCH, epoch=4), only_validated))
     assert training_facts(ended, {})["loss, last epoch"] == "0.7"
 
