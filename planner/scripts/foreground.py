@@ -7,15 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from launch.scripts.environment import ScriptStart
 from launch.system.process_end import die_with_parent
+from planner.scripts.passed_signals import passing_on
 from planner.scripts.terminal import lend_terminal
 
-_FOR_THE_PROGRAM = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FROM_TERMINAL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
@@ -39,7 +36,14 @@ def run_in_foreground(start: ScriptStart, *, keeps_stdout: bool = False) -> int:
         if start.cores:
             os.sched_setaffinity(0, start.cores)
 
-    with _passing_on() as pass_to:
+    groups: list[int] = []
+
+    def pass_on(number: int) -> None:
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, number)
+
+    with passing_on(pass_on):
         child = subprocess.Popen(
             start.started_command,
             env={**os.environ, **start.started_environment},
@@ -47,7 +51,7 @@ def run_in_foreground(start: ScriptStart, *, keeps_stdout: bool = False) -> int:
             process_group=0,
             preexec_fn=prepare,
         )
-        pass_to.append(child.pid)
+        groups.append(child.pid)
         try:
             return _wait(child)
         finally:
@@ -68,21 +72,3 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
         if os.WSTOPSIG(status) in _FROM_TERMINAL:
             os.killpg(os.getpgrp(), signal.SIGSTOP)
             os.killpg(child.pid, signal.SIGCONT)
-
-
-@contextmanager
-def _passing_on() -> Iterator[list[int]]:
-    """Pass signals on to the process groups of a list, which may be filled in the block."""
-    groups: list[int] = []
-
-    def handle(number: int, _: FrameType | None) -> None:
-        for group in groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, number)
-
-    usual = {number: signal.signal(number, handle) for number in _FOR_THE_PROGRAM}
-    try:
-        yield groups
-    finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from launch.errors import HostUnreachableError, ScriptError
@@ -32,6 +31,7 @@ from launch.scripts.host_part import (
     PartRefused,
 )
 from launch.system.session import defer_signals, end_session
+from planner.scripts.passed_signals import passing_on
 from probes import codec
 from probes.child_process import module_command
 from probes.errors import InvalidDocumentError
@@ -45,7 +45,6 @@ _SIGNAL_GRACE_S = 35.0
 """After a signal for the script: torchrun itself gives its processes 30 s."""
 _CLOSE_LIMIT_S = 12.0
 _CLEAN_LIMIT_S = 20.0
-_FOR_THE_SCRIPT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +138,8 @@ class ScriptParts:
         ended: dict[str, PartEnded] = {}
         first_failed = lost = passed = None
         give_up = float("inf")
-        with _received_signals() as received:
+        received: deque[int] = deque()
+        with passing_on(received.append), _kept_running():
             for channel in self._channels:
                 channel.send(b"start %d\n" % port)
             while any(not channel.is_over for channel in self._channels):
@@ -280,20 +280,13 @@ class _PartChannel:
 
 
 @contextmanager
-def _received_signals() -> Iterator[deque[int]]:
-    """Collect signals that are for the script; Ctrl-Z would stop only this process."""
-    received: deque[int] = deque()
-
-    def handle(number: int, _: FrameType | None) -> None:
-        received.append(number)
-
-    usual = {number: signal.signal(number, handle) for number in _FOR_THE_SCRIPT}
-    usual[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+def _kept_running() -> Iterator[None]:
+    """Ignore Ctrl-Z, which would stop only this process."""
+    usual = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     try:
-        yield received
+        yield
     finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGTSTP, usual)
 
 
 def _write(stream: int, text: str) -> None:
