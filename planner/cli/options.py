@@ -38,7 +38,7 @@ def named(path: str) -> Path:
         BadParameter: It is.
     """
     if not path:
-        raise typer.BadParameter("it is empty: name a folder")
+        raise typer.BadParameter("it is empty: name a file or a folder")
     return Path(path)
 
 

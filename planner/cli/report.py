@@ -18,7 +18,7 @@ from planner.cli.options import (
     named,
     option,
 )
-from planner.cli.values import check_data, duration_s, find_here, names_of, one_of
+from planner.cli.values import check_data, duration_s, names_of, one_of
 from planner.errors import UsageError
 from planner.report.output import start_output
 
@@ -65,6 +65,7 @@ def report(
     json: AsJson = False,
 ) -> None:
     """Show papers' tables with your figures beside the published ones."""
+    from planner.jobs.hosts import HostAccess, Hosts
     from planner.paper_tables import load_paper
 
     out = start_output("report", as_json=json)
@@ -77,7 +78,9 @@ def report(
     budget_s = duration_s("--budget", _BUDGET if budget is None else budget)
     folders = dict(_folder(text) for text in data or ())
     _check_names(folders, names)
-    hosts = find_here(mpirun, allow_root=allow_run_as_root)
+    access = HostAccess(mpirun=mpirun, allow_root=allow_run_as_root)
+    access.check_mpirun()
+    hosts = Hosts.this_machine(access)  # inside a Slurm allocation too
     for folder in folders.values():
         check_data(folder, hosts)
     for name, value in (("--data", data), ("--budget", budget)):

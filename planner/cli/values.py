@@ -126,12 +126,3 @@ def picture_file(file: Path | None, usual_name: str) -> Path | None:
     if file is not None and file.suffix.lower() != ".svg":
         raise typer.BadParameter(f"--plot {file}: pictures are SVG: name a file that ends in .svg")
     return file
-
-
-def find_here(mpirun: str | None, *, allow_root: bool) -> Hosts:
-    """Give this machine alone, inside a Slurm allocation too."""
-    from planner.jobs.hosts import HostAccess, Hosts
-
-    access = HostAccess(mpirun=mpirun, allow_root=allow_root)
-    access.check_mpirun()
-    return Hosts.this_machine(access)

@@ -30,14 +30,14 @@ def write_page(path: Path, text: str, *, option: str = "--html") -> None:
         replace_durably(new, path)
 
 
-def check_page(path: Path, *, option: str = "--html") -> None:
+def check_page(path: Path) -> None:
     """Check that a page can be written, before what it will show is measured.
 
     Raises:
         UsageError: It cannot.
     """
     new = _beside(path)
-    with _explained(path, option, new):
+    with _explained(path, "--html", new):
         new.touch()
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -101,7 +101,7 @@ def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end
         (["--checkpoint", "none", "--resume"], "no checkpoint in none: leave --resume out"),
         (["--checkpoint", "kept", "--checkpoint-every", "soon"], "'soon' is no duration"),
         (["--checkpoint", "planner.db"], "cannot be listed"),
-        (["--checkpoint", ""], "it is empty: name a folder"),
+        (["--checkpoint", ""], "it is empty: name a file or a folder"),
     ],
 )
 def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, steady):
