@@ -36,11 +36,8 @@ def submit_job(kind: JobKind, request: Mapping[str, Any], db: str, out: Output) 
 def list_jobs(db: str, out: Output, most: int) -> None:
     """Show the newest jobs. Without a database there are none, which is no error."""
     found: list[JobRecord] = []
-    try:
+    with out.missing_as_empty():
         found = jobs.find(most=most, db=db)
-    except NoDatabaseError as error:
-        out.warn(str(error))
-    else:
         if not found:
             out.note("no jobs: ddlplan tune --detach makes one")
     if found:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from planner.api import reports, trainings
 from planner.commands.signals import cancel_on_signals
-from planner.errors import NoDatabaseError
 from planner.paper_tables._values import PaperPlot, PaperSection
 from planner.plans.stored_plan import utc_now
 from planner.report.live import LiveDisplay
@@ -46,10 +45,8 @@ def make_report(
     if measures:
         measured = _measure(request, db, out)
         done, reasons = measured.done, measured.reasons
-    try:
+    with out.missing_as_empty():
         trainings.find(most=1, db=db)
-    except NoDatabaseError as error:
-        out.warn(str(error))
     sections = reports.make(request.papers, reasons=reasons, data=request.data, db=db)
     files: list[Path] = []
     if folder is not None:

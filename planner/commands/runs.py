@@ -9,7 +9,6 @@ from launch.reports import Working
 from planner.api import trainings
 from planner.commands.signals import cancel_on_signals
 from planner.commands.training import describe_onnx
-from planner.errors import NoDatabaseError
 from planner.jobs.training import RUNS
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.report.figures.figure import Figure
@@ -37,12 +36,10 @@ def list_runs(
     """Show the trainings. Where nothing was launched yet there are none, which is no error."""
     found: list[TrainingRecord] = []
     states = None if state is None else [state]
-    try:
+    with out.missing_as_empty():
         found = trainings.find(use_case, states=states, db=db)
         if not found:
             out.note("no trainings: ddlplan launch makes one")
-    except NoDatabaseError as error:
-        out.warn(str(error))
     if as_csv:
         sys.stdout.write(runs_csv(found))
     elif found:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launch.reports import Report
 from planner.api import sweeps
-from planner.errors import CancelledError, NoDatabaseError
+from planner.errors import CancelledError
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
@@ -61,12 +61,10 @@ def run_sweep(
 def list_sweeps(db: str, out: Output, use_case: str | None) -> None:
     """Show the sweeps. Where there was none yet there are none, which is no error."""
     found: list[SweepRecord] = []
-    try:
+    with out.missing_as_empty():
         found = sweeps.find(use_case, db=db)
         if not found:
             out.note("no sweeps: ddlplan sweep makes one")
-    except NoDatabaseError as error:
-        out.warn(str(error))
     if found:
         out.write_text(lambda terminal: sweeps_table(found, terminal))
     out.finish([record_json(record) for record in found])

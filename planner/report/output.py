@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from signal import SIGINT, Signals
 from typing import TYPE_CHECKING, Any, TextIO
 
+from planner.errors import NoDatabaseError
 from planner.quantities import printable
 
 if TYPE_CHECKING:
@@ -54,6 +56,14 @@ class Output:
             return
         self._warnings.append(message)
         self._print_headed("warning:", "yellow", message)
+
+    @contextmanager
+    def missing_as_empty(self) -> Iterator[None]:
+        """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
+        try:
+            yield
+        except NoDatabaseError as error:
+            self.warn(str(error))
 
     def write_line(self, text: str | WithCommand) -> None:
         """Write a line of the answer, unless the answer is JSON."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from planner.api import plans
 from planner.api.plans import FoundPlan
-from planner.errors import NoDatabaseError
 from planner.report.output import Output
 from planner.report.plans import plans_csv, plans_table
 from planner.report.trials import trial_json, trials_csv, trials_table
@@ -21,7 +19,7 @@ def list_plans(
 ) -> None:
     """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
     found: list[FoundPlan] = []
-    with _missing_as_empty(out):
+    with out.missing_as_empty():
         found = plans.find(use_case, node, db=db)
         if not found:
             out.note("no plans: ddlplan tune finds one")
@@ -40,7 +38,7 @@ def show_trials(
 ) -> None:
     """Show every trial. Where nothing was tuned yet there are none, which is no error."""
     trials: Sequence[StoredTrial] = []
-    with _missing_as_empty(out):
+    with out.missing_as_empty():
         trials = plans.find_trials(use_case, node, db=db)
         if not trials:
             out.note("no trials: ddlplan tune makes some")
@@ -63,12 +61,3 @@ def remove(db: str, out: Output, plan_id: int) -> None:
     plans.remove(plan_id, db=db)
     out.write_line(f"removed plan {plan_id}")
     out.finish({"id": plan_id})
-
-
-@contextmanager
-def _missing_as_empty(out: Output) -> Iterator[None]:
-    """Let a database that is missing count as an empty one, but say so: it may be mistyped."""
-    try:
-        yield
-    except NoDatabaseError as error:
-        out.warn(str(error))
