@@ -10,7 +10,7 @@ from planner.plans.stored_plan import HERE, StoredPlan
 from planner.quantities import printable
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
-from planner.scripts.naming import command_for, describe_trained, is_script
+from planner.scripts.naming import command_for, describe_trained, is_script, measuring_options
 
 
 def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[str]:
@@ -33,7 +33,8 @@ def head_lines(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> list[st
         lines += [
             f"STALE where it was exported: {'; '.join(stale_reasons).replace(HERE, 'there is')}.",
             "Its times may not hold any more, and ddlplan launch refuses it without --allow-stale.",
-            f"Search again on {stored.node}: {command_for(what, 'tune')}",
+            f"Search again on {stored.node}: "
+            + command_for(what, "tune", *measuring_options(stored.plan)),
         ]
     return [printable(line) for line in lines]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from launch.mpi.mpirun import needs_root_option
@@ -18,6 +19,7 @@ def suggest_command(
     db: str,
     plan_id: int | None = None,
     hosts: Hosts,
+    options: Sequence[str] = (),
 ) -> str:
     """Give a ddlplan command line, with the options that it shares with the present one.
 
@@ -30,8 +32,9 @@ def suggest_command(
         db: Database; it is left out where the next command finds it by itself.
         plan_id: Plan to launch, where that is not the one which ``launch`` finds by itself.
         hosts: Where, and how they are reached.
+        options: Of this command alone.
     """
-    words = []
+    words = list(options)
     if workload is not None and workload.data is not None:
         words += ["--data", _from_here(workload.data)]
     access = hosts.access

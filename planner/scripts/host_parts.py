@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -292,5 +291,5 @@ def _kept_running() -> Iterator[None]:
 def _write(stream: int, text: str) -> None:
     left = memoryview(text.encode("latin-1"))
     while left:
-        with contextlib.suppress(InterruptedError):
+        with suppress(InterruptedError):
             left = left[os.write(stream, left) :]

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.errors import ScriptError
+from launch.plan import Plan
+from launch.scripts.environment import NO_PYTHON, PATCHES, patches_of
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program, ProgramKind
 
 PREFIX = "script:"
@@ -44,6 +46,16 @@ def tune_options(use_case: str) -> list[str]:
     known = (WORKERS, THREADS, PROCESSES)
     unknown = [name for name in _placeholders(use_case) if name not in known]
     return [word for name in unknown for word in ("--choices", f"{name}=A,B")]
+
+
+def measuring_options(plan: Plan) -> list[str]:
+    """Give the options by which ``ddlplan tune`` measured a script as the plan says."""
+    options = ["--no-python"] if {WHOLE_RUNS, NO_PYTHON} & plan.options.keys() else []
+    if (regex := plan.options.get(STEP_REGEX)) is not None:
+        options += ["--step-regex", str(regex)]
+    changed = patches_of(plan).keys()
+    parts = [part for part, names in PATCHES.items() if names.keys() & changed]
+    return options + (["--patch", ",".join(parts)] if parts else [])
 
 
 def shell_line(variables: Mapping[str, str], command: Sequence[str] = ()) -> str:

@@ -43,6 +43,7 @@ from planner.scripts.naming import (
     command_line,
     describe_trained,
     is_script,
+    measuring_options,
     script_arguments,
     script_name,
 )
@@ -134,6 +135,7 @@ def prepare_script(
         if near is not None:
             remedy += f", or pass --plan {near.id}, of {describe_trained(near.use_case)}"
         raise NoPlanError(f"no plan for {shown} on {node.node}: run {remedy}")
+    remedy = suggest_tune(name, db, measuring_options(stored.plan))
     reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
     plan = stored.plan
     start = make_start(program, plan, node)
@@ -272,9 +274,10 @@ def _run(
     return code, counter.result(), counter.ended_by
 
 
-def suggest_tune(name: str, db: str) -> str:
+def suggest_tune(name: str, db: str, options: Sequence[str] = ()) -> str:
     """Give the command that finds a plan."""
-    return suggest_command("tune", Workload(use_case=name), db=db, hosts=Hosts.this_machine())
+    workload, here = Workload(use_case=name), Hosts.this_machine()
+    return suggest_command("tune", workload, db=db, hosts=here, options=options)
 
 
 def _find(

@@ -18,6 +18,7 @@ from launch.workload import Workload
 from planner.api.scripts.tuning import TunedScript, tune_script
 from planner.cli.scripts import make_program
 from planner.commands.tune import keep_batch_options
+from planner.exports.head import head_lines
 from planner.report.plans import plan_settings
 from planner.scripts.naming import (
     command_for,
@@ -25,6 +26,7 @@ from planner.scripts.naming import (
     digest,
     hides_workers,
     is_script,
+    measuring_options,
     script_arguments,
     script_name,
 )
@@ -293,3 +295,14 @@ def test_plan_of_a_name_that_is_no_command_is_listed_as_others(command, shown):
     assert stored.to_json(stale=False)["loader_workers"] is None
     assert shown in describe_trained(stored.use_case)
     assert shown in command_for(stored.use_case, "tune")
+
+
+def test_command_that_tunes_again_measures_as_before():
+    """The story: a script of --no-python, tuned again as was said, was refused as no Python."""
+    options = {"step_regex": r"step \d+", "no_python": True, "lr": 0.1}
+    plan = Plan(strategy="script", node_batch=1, options=options)
+    lines = head_lines(replace(FOUND, use_case="script:./train '{lr}'", plan=plan), ["torch 2"])
+    said = r"--choices lr=A,B --no-python --step-regex 'step \d+' -- ./train {lr}"
+    assert lines[-1].endswith(f": ddlplan tune {said}")
+    patched = replace(plan, options={"patch_autocast": "bf16"})
+    assert measuring_options(patched) == ["--patch", "model"]
