@@ -100,8 +100,8 @@ def _wants_json(arguments: list[str]) -> bool:
 def _command_of(arguments: list[str]) -> str:
     """Give the name of the command, for an error before the options are parsed."""
     words = list(takewhile(lambda argument: not argument.startswith("-"), arguments[:2]))
-    has_others_below = words[:1] in ([group.name] for group in app.registered_groups)
-    return " ".join(words if has_others_below else words[:1])
+    groups = {group.name for group in app.registered_groups}
+    return " ".join(words if groups.intersection(words[:1]) else words[:1])
 
 
 def _accept_any_text(name: str) -> None:

@@ -163,6 +163,8 @@ class _Drafter:
 
     def _schedule(self, optimizer: str | None) -> Iterator[Method]:
         """Give the learning-rate schedule: of several the last that is stepped with each batch."""
+        if optimizer is None:
+            return
         by_batch, at_all = _names_stepped(self._loop.body), _names_stepped(self._loop.others)
         made: list[tuple[bool, bool, ast.Call]] = []
         for statement in self._before:
@@ -171,7 +173,7 @@ class _Drafter:
                     named = [k.value for k in call.keywords if k.arg == "optimizer"]
                     if optimizer in map(last_name, [*call.args[:1], *named]):
                         made.append((name in by_batch, name in at_all, call))
-        if made and optimizer is not None:
+        if made:
             is_stepped, _, call = max(reversed(made), key=lambda one: one[:2])
             yield self._schedule_of(call, optimizer, is_stepped=is_stepped)
 
