@@ -13,10 +13,10 @@ import pytest
 
 from launch.use_cases import _locations
 from planner import api
-from planner.api import machines, plans, probing, studies, together, trainings
+from planner.api import jobs, machines, plans, probing, studies, sweeps, together, trainings
 
 ROOT = Path(__file__).parents[3]
-PARTS = (machines, plans, studies, together, trainings)
+PARTS = (jobs, machines, plans, studies, sweeps, together, trainings)
 
 
 def functions():
