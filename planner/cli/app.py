@@ -48,7 +48,7 @@ _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     name="ddlplan",
     help="Measure how to train a model fastest on each of your machines, then train it so.",
-    epilog="Every option can be given as DDLPLAN_<OPTION> too; the option itself comes first.",
+    epilog="Every option can be given as a variable DDLPLAN_<OPTION> too; the option goes before.",
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -102,11 +102,13 @@ def _show_help(context: typer.Context) -> None:
 def probe(
     *,
     hosts: HostFile = None,
-    quick: Annotated[bool, option("--quick", help_="Below 2 s: measure nothing.")] = False,
+    quick: Annotated[
+        bool, option("--quick", help_="Show cores, memory and GPUs; measure nothing.")
+    ] = False,
     data: Annotated[
         Path | None,
         what_option(
-            "--data", help_="Measure too how fast this folder's files are read.", metavar="PATH"
+            "--data", help_="Also measure how fast the files here are read.", metavar="PATH"
         ),
     ] = None,
     no_wait: NoWait = False,
@@ -145,7 +147,7 @@ def init(
         Path | None,
         option(
             "--output",
-            help_="File to write, beside the script by default: train_case.py of train.py.",
+            help_="File to write; by default beside the script: train_case.py for train.py.",
             parser=named,
             metavar="FILE",
         ),
@@ -175,7 +177,7 @@ def use_cases(
 def use_cases_check(
     use_case: Annotated[
         str,
-        typer.Argument(metavar="SPEC", help="As after --use-case: case.py:Case."),
+        typer.Argument(metavar="SPEC", help="Use case, as for --use-case: case.py:Case."),
     ],
     *,
     set: CaseSettings = None,  # noqa: A002 - the name of the option
@@ -207,7 +209,7 @@ def doctor(
     hosts: HostFile = None,
     use_case: Annotated[
         str | None,
-        what_option("--use-case", help_="See that every host has this one.", metavar="NAME"),
+        what_option("--use-case", help_="Check that every host has it too.", metavar="NAME"),
     ] = None,
     data: DataFolder = None,
     ssh_config: SshConfig = None,
@@ -244,17 +246,17 @@ def serve(
         str, serve_option("--host", help_="Address to listen on.", metavar="ADDRESS")
     ] = "127.0.0.1",
     port: Annotated[
-        int, serve_option("--port", help_="0 takes any that is free.", min=0, max=65535)
+        int, serve_option("--port", help_="Port to listen on; 0: a free one.", min=0, max=65535)
     ] = 0,
     allow_actions: Annotated[
         bool,
-        serve_option("--allow-actions", help_="Let it start and end jobs; else it only shows."),
+        serve_option("--allow-actions", help_="Start and end jobs too, not only show them."),
     ] = False,
     use_case: Annotated[
         list[str] | None,
         serve_option(
             "--use-case",
-            help_="One that may be tuned and trained, beside the built-in ones; may be repeated.",
+            help_="Use case that jobs may train beside the built-in ones; may be repeated.",
             metavar="NAME",
         ),
     ] = None,
@@ -274,7 +276,7 @@ def serve(
         Path | None,
         serve_option(
             "--token-file",
-            help_="Token for scripts and for signing in; made where it is missing.",
+            help_="File with the token for scripts and for signing in; made where it is missing.",
             parser=named,
             metavar="FILE",
         ),
@@ -283,7 +285,7 @@ def serve(
         list[str] | None,
         serve_option(
             "--public-url",
-            help_="Address of a proxy in front, as https://lab.example; may be repeated.",
+            help_="Address of a proxy in front, such as https://lab.example; may be repeated.",
             metavar="URL",
         ),
     ] = None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.cli.options import (
+    CASE_HELP,
     DEFAULT_DATABASE,
     AllowRoot,
     AsCsv,
@@ -42,11 +43,7 @@ def compare(
     *,
     use_case: Annotated[
         str,
-        what_option(
-            "--use-case",
-            help_="Built-in name, package.module:object or file.py:object.",
-            metavar="NAME",
-        ),
+        what_option("--use-case", help_=CASE_HELP, metavar="NAME"),
     ] = "simplebig",
     set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
@@ -55,20 +52,22 @@ def compare(
         int | None,
         what_option(
             "--batch-size",
-            help_="Samples of a step on each host; by default our plan's.",
+            help_="Samples of a step on each host; by default the plan's.",
             metavar="N",
             min=1,
         ),
     ] = None,
     with_: Annotated[
         str | None,
-        _peer_option("--with", help_="Only these: plain,ddp,... By default all.", metavar="NAMES"),
+        _peer_option(
+            "--with", help_="Peers to compare with: plain,ddp,...; by default all.", metavar="NAMES"
+        ),
     ] = None,
     settings: Annotated[
         str,
         _peer_option(
             "--settings",
-            help_="Of the peers: defaults, ours (threads, processes, memory format), or both.",
+            help_="Peers have defaults, ours (threads, processes, memory format), or both in turn.",
             metavar="SETTINGS",
         ),
     ] = _BOTH,
@@ -76,7 +75,7 @@ def compare(
         int,
         _peer_option(
             "--loader-workers",
-            help_="Loading processes of each process of a peer.",
+            help_="Data-loading processes of each process of a peer.",
             metavar="N",
             min=0,
         ),
@@ -84,24 +83,26 @@ def compare(
     budget: Annotated[
         str,
         _turns_option(
-            "--budget", help_="Time of the turns of each peer after a start.", metavar="DURATION"
+            "--budget", help_="Time to take turns with each peer, per start.", metavar="DURATION"
         ),
     ] = "60s",
     turn: Annotated[
-        str, _turns_option("--turn", help_="Least time of a turn.", metavar="DURATION")
+        str, _turns_option("--turn", help_="Shortest turn.", metavar="DURATION")
     ] = "2s",
     starts: Annotated[
-        int, _turns_option("--starts", help_="Start everything so often.", metavar="N", min=1)
+        int, _turns_option("--starts", help_="Start everything N times.", metavar="N", min=1)
     ] = 2,
     start_limit: Annotated[
         str,
         _turns_option(
-            "--start-limit", help_="A peer must train within this time.", metavar="DURATION"
+            "--start-limit", help_="Time in which a peer must begin to train.", metavar="DURATION"
         ),
     ] = "180s",
     step_limit: Annotated[
         str,
-        _turns_option("--step-limit", help_="And make each step within this.", metavar="DURATION"),
+        _turns_option(
+            "--step-limit", help_="Time in which a peer must make a step.", metavar="DURATION"
+        ),
     ] = "120s",
     plan: Annotated[
         int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
@@ -115,13 +116,13 @@ def compare(
     allow_run_as_root: AllowRoot = False,
     no_wait: NoWait = False,
     html: Annotated[
-        Path | None, option("--html", help_="Write it as a page with a plot too.", metavar="FILE")
+        Path | None, option("--html", help_="Write a page with a plot too.", metavar="FILE")
     ] = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
     csv: AsCsv = False,
 ) -> None:
-    """Let our plan and other ways to train take turns: DDP, Lightning, Ray, ..."""
+    """Compare a plan with other ways to train, in turns: peers such as DDP, Lightning or Ray."""
     from launch.use_cases import make_workload
     from planner.peer_runs.request import CompareRequest, Setting
 

@@ -11,7 +11,7 @@ from planner.cli.options import DEFAULT_DATABASE, AsJson, Database
 from planner.report.output import start_output
 
 db_app = typer.Typer(
-    help="Say what a database holds, check it, and copy it to another one.",
+    help="Show what a database holds, check it, and copy it to another one.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -19,7 +19,7 @@ db_app = typer.Typer(
 
 @db_app.command("info", cls=GroupedCommand)
 def db_info(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Say what a database is, and how much it holds of what."""
+    """Show what a database is, and how much it holds of what."""
     from planner.commands.db import show_info
 
     show_info(db, start_output("db info", as_json=json))
@@ -36,11 +36,11 @@ def db_check(*, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
 @db_app.command("copy", cls=GroupedCommand)
 def db_copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="Database to copy.")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="An empty one, or a new one.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="Database that is empty or new.")],
     *,
     json: AsJson = False,
 ) -> None:
-    """Copy everything to an empty database, of the same kind or the other, and compare."""
+    """Copy everything to an empty database, SQLite or PostgreSQL, and compare both."""
     from planner.commands.db import copy
 
     copy(source, target, start_output("db copy", as_json=json))

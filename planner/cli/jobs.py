@@ -20,7 +20,7 @@ jobs_app = typer.Typer(
 
 Detach = Annotated[
     bool,
-    option("--detach", help_="Run as a job, without this terminal; ddlplan jobs shows it."),
+    option("--detach", help_="Run as a job without this terminal; ddlplan jobs shows it."),
 ]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="Number of a job.")]
 
@@ -32,7 +32,7 @@ _DEFAULT = "DEFAULT"
 def jobs_list(
     *,
     limit: Annotated[
-        int, option("--limit", help_="The newest ones, at most so many.", metavar="N", min=1)
+        int, option("--limit", help_="Show at most this many.", metavar="N", min=1)
     ] = 30,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -45,7 +45,7 @@ def jobs_list(
 
 @jobs_app.command("show", cls=GroupedCommand)
 def jobs_show(job_id: JobId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """Show one job: its state, what it does now, how it ended."""
+    """Show one job: its state, what it does now, or how it ended."""
     from planner.commands.jobs import show_job
 
     show_job(db, start_output("jobs show", as_json=json), job_id)
@@ -61,7 +61,7 @@ def jobs_logs(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Write what a job has written; as JSON the last 256 KiB of it."""
+    """Show what a job has written; as JSON the last 256 KiB of it."""
     from planner.commands.jobs import follow_log, show_log
 
     out = start_output("jobs logs", as_json=json)
@@ -72,7 +72,7 @@ def jobs_logs(
 
 @jobs_app.command("cancel", cls=GroupedCommand)
 def jobs_cancel(job_id: JobId, *, db: Database = DEFAULT_DATABASE, json: AsJson = False) -> None:
-    """End a job; a training ends its step and writes a checkpoint before."""
+    """End a job; a training ends its step and writes a checkpoint first."""
     from planner.commands.jobs import cancel_job
 
     cancel_job(db, start_output("jobs cancel", as_json=json), job_id)

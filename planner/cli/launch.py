@@ -50,20 +50,22 @@ def launch(
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
-        int, what_option("--epochs", help_="Times through the data.", metavar="N", min=1)
+        int, what_option("--epochs", help_="Epochs to train.", metavar="N", min=1)
     ] = 1,
     plan: Annotated[
         int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
     ] = None,
     global_batch: Annotated[
         int | None,
-        plan_option("--global-batch", help_="Samples per step over all nodes.", metavar="N", min=1),
+        plan_option(
+            "--global-batch", help_="Samples of a step over all hosts.", metavar="N", min=1
+        ),
     ] = None,
     effective_batch: Annotated[
         int | None,
         plan_option(
             "--effective-batch",
-            help_="Samples per step, added up over passes of the plans' own batches.",
+            help_="The same, computed in passes of the plans' batches and added up.",
             metavar="N",
             min=1,
         ),
@@ -72,7 +74,8 @@ def launch(
         str | None,
         plan_option(
             "--lr-scaling",
-            help_="Learning rate with the batch: none, linear, sqrt; else as the plan says.",
+            help_="How the learning rate goes with the batch, if not as in the plan: "
+            "none, linear, sqrt.",
             metavar="HOW",
         ),
     ] = None,
@@ -101,7 +104,7 @@ def launch(
         int,
         faults_option(
             "--max-restarts",
-            help_="Restarts after accidents; none after an error of your code.",
+            help_="Restart up to N times after a lost process or host.",
             metavar="N",
             min=0,
         ),
@@ -110,7 +113,7 @@ def launch(
         str | None,
         faults_option(
             "--hang-timeout",
-            help_="Time without a step that ends the job; by default 20 steps, at least 60s.",
+            help_="End after this time without a step; by default that of 20 steps, at least 60s.",
             metavar="DURATION",
         ),
     ] = None,
@@ -128,13 +131,13 @@ def launch(
         bool, hosts_option("--all-hosts", help_="Use every host, though fewer may be faster.")
     ] = False,
     keep_shares: Annotated[
-        bool, hosts_option("--keep-shares", help_="Change no shares while training.")
+        bool, hosts_option("--keep-shares", help_="Keep the hosts' shares of the batch.")
     ] = False,
     wire: Annotated[
         str,
         hosts_option(
             "--wire",
-            help_="Gradients between nodes: fp32, bf16, int8, or top1 (the largest 1 %).",
+            help_="Gradients between hosts: fp32, bf16, int8, or top1 (the largest 1 %).",
             metavar="FORMAT",
         ),
     ] = "fp32",
@@ -162,7 +165,7 @@ def launch(
         Path | None,
         output_option(
             "--tensorboard",
-            help_="Folder for TensorBoard's event files, one folder a run.",
+            help_="Folder for TensorBoard's event files; each run has its own in it.",
             parser=named,
             metavar="PATH",
         ),
@@ -174,7 +177,7 @@ def launch(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Train with the best stored plan of each node, or run a script with its own."""
+    """Train with the best stored plan of each host, or run a script with its own."""
     out = start_output("launch", as_json=json)
     if command:
         check_options(context, _FOR_SCRIPTS, out)

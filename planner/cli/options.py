@@ -50,25 +50,27 @@ output_option = partial(option, group="Output")
 hosts_option = partial(option, group="Hosts")
 serve_option = partial(option, group="Server")
 
-_CASE_HELP = "Built-in name, package.module:object or file.py:object."
+CASE_HELP = "Use case: a built-in name, package.module:object or file.py:object."
 
 Database = Annotated[
     str,
     option("--db", help_="Database: a path, or postgresql+psycopg://user@host/name.", metavar="DB"),
 ]
-AsJson = Annotated[bool, option("--json", help_="One JSON document on stdout.")]
-AsCsv = Annotated[bool, option("--csv", help_="CSV on stdout.")]
-NeededCase = Annotated[str, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
-MaybeTuned = Annotated[str | None, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+AsJson = Annotated[bool, option("--json", help_="Write one JSON document to stdout.")]
+AsCsv = Annotated[bool, option("--csv", help_="Write CSV to stdout.")]
+NeededCase = Annotated[str, what_option("--use-case", help_=CASE_HELP, metavar="NAME")]
+MaybeTuned = Annotated[str | None, what_option("--use-case", help_=CASE_HELP, metavar="NAME")]
 """Needed too, but where a recorded search names it."""
 MaybeCase = Annotated[
-    str | None, option("--use-case", help_="Only of this use case.", metavar="NAME")
+    str | None, option("--use-case", help_="Show only this use case's.", metavar="NAME")
 ]
-MaybeNode = Annotated[str | None, option("--node", help_="Only of this node.", metavar="NAME")]
+MaybeNode = Annotated[str | None, option("--node", help_="Show only this host's.", metavar="NAME")]
 CaseSettings = Annotated[
     list[str] | None,
     what_option(
-        "--set", help_="Setting of the use case, such as lr=0.1; repeatable.", metavar="KEY=VALUE"
+        "--set",
+        help_="Setting of the use case, such as lr=0.1; may be repeated.",
+        metavar="KEY=VALUE",
     ),
 ]
 DataFolder = Annotated[
@@ -80,15 +82,17 @@ DataFolder = Annotated[
     ),
 ]
 HostFile = Annotated[
-    Path | None, hosts_option("--hosts", help_="File of hosts, one a line.", metavar="FILE")
+    Path | None, hosts_option("--hosts", help_="File with one host a line.", metavar="FILE")
 ]
 SshConfig = Annotated[
     Path | None,
-    hosts_option("--ssh-config", help_="Read by ssh in place of ~/.ssh/config.", metavar="FILE"),
+    hosts_option("--ssh-config", help_="File for ssh in place of ~/.ssh/config.", metavar="FILE"),
 ]
 Mpirun = Annotated[
     str | None,
-    hosts_option("--mpirun", help_="A site's own mpirun, by path or name.", metavar="PROGRAM"),
+    hosts_option(
+        "--mpirun", help_="Another mpirun than ddlplan's, by path or name.", metavar="PROGRAM"
+    ),
 ]
 AllowRoot = Annotated[
     bool, hosts_option("--allow-run-as-root", help_="Let root start mpirun, as in a container.")
@@ -97,14 +101,14 @@ Seed = Annotated[
     int,
     what_option(
         "--seed",
-        help_="Of weights, sample order and search.",
+        help_="Seed of weights, sample order and search.",
         metavar="N",
         min=0,
         max=2**32 - 1,  # the sampler of the search takes no more bits
     ),
 ]
 NoWait = Annotated[
-    bool, option("--no-wait", help_="Refuse while something else is timed here, or trains.")
+    bool, option("--no-wait", help_="End (exit code 7) where something else is timed or trains.")
 ]
 PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
 DEFAULT_DATABASE = "planner.db"

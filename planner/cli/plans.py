@@ -25,7 +25,7 @@ from planner.cli.values import check_one_format, stored_name
 from planner.report.output import start_output
 
 plans_app = typer.Typer(
-    help="List, show, compare, export and import stored plans.",
+    help="List, show, compare, export, import and delete stored plans.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -53,7 +53,7 @@ def plans_show(
     plan_id: PlanId,
     *,
     html: Annotated[
-        Path | None, option("--html", help_="Write it as a page with plots too.", metavar="FILE")
+        Path | None, option("--html", help_="Write a page with plots too.", metavar="FILE")
     ] = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -96,7 +96,7 @@ def plans_compare(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Compare two plans."""
+    """Compare two plans: is one of them shown to be faster?"""
     from planner.commands.plans.plan import compare
 
     compare(db, start_output("plans compare", as_json=json), first, second)
@@ -110,14 +110,14 @@ def plans_export(
         str,
         option(
             "--format",
-            help_="json, which plans import reads; or mpirun, torchrun, sbatch, shell, python.",
+            help_="json (for plans import), mpirun, torchrun, sbatch, shell or python.",
             metavar="FORMAT",
         ),
     ] = "json",
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Write a plan as JSON, or as what runs without ddlplan."""
+    """Write a plan as JSON, or as a command or script that runs without ddlplan."""
     from planner.commands.plans.plan import export
 
     export(db, start_output("plans export", as_json=json), plan_id, format_)
@@ -125,7 +125,7 @@ def plans_export(
 
 @plans_app.command("import", cls=GroupedCommand)
 def plans_import(
-    file: Annotated[Path, typer.Argument(help="What plans export wrote.")],
+    file: Annotated[Path, typer.Argument(help="File of plans export.")],
     *,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,

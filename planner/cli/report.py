@@ -36,25 +36,25 @@ def report(
     ] = None,
     papers: Annotated[
         str | None,
-        option("--papers", help_="Only these, as lerat_2022; by default all.", metavar="NAMES"),
+        option("--papers", help_="Papers: lerat_2022,...; by default all.", metavar="NAMES"),
     ] = None,
     data: Annotated[
         list[str] | None,
         option(
             "--data",
-            help_="Data to measure with, as mnist_cnn=DIR; may be repeated.",
+            help_="Data to measure with, such as mnist_cnn=DIR; may be repeated.",
             metavar="NAME=PATH",
         ),
     ] = None,
     out_folder: Annotated[
         Path | None,
-        option("--out", help_="Folder for its files.", parser=named, metavar="DIR"),
+        option("--out", help_="Folder to write files into.", parser=named, metavar="DIR"),
     ] = None,
     format_: Annotated[
         str | None,
         option(
             "--format",
-            help_="Of the files: md (with SVG), csv, html; by default all.",
+            help_="Formats of the files: md (with SVG), csv, html; by default all.",
             metavar="NAMES",
         ),
     ] = None,

@@ -21,13 +21,13 @@ runs_app = typer.Typer(
 TrainingId = Annotated[int, typer.Argument(metavar="ID", help="Number of a training.")]
 PlotFile = Annotated[
     Path | None,
-    option("--plot", help_="Draw it into an SVG file too: run-ID.svg, or FILE.", metavar="[FILE]"),
+    option("--plot", help_="Draw an SVG file too: run-ID.svg, or FILE.", metavar="[FILE]"),
 ]
 PlotOfTwo = Annotated[
     Path | None,
     option(
         "--plot",
-        help_="Draw both into an SVG file too: run-ID-run-ID.svg, or FILE.",
+        help_="Draw an SVG file of both too: run-ID-run-ID.svg, or FILE.",
         metavar="[FILE]",
     ),
 ]
@@ -57,7 +57,7 @@ def runs_list(
         str | None,
         option(
             "--state",
-            help_="Only those that are running, done, failed, cancelled or interrupted.",
+            help_="Show only those that are running, done, failed, cancelled or interrupted.",
             metavar="STATE",
         ),
     ] = None,

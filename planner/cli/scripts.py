@@ -47,22 +47,20 @@ StepRegex = Annotated[
     str | None,
     option(
         "--step-regex",
-        help_="Lines of its output that end a step, where no optimizer can be seen.",
+        help_="Count lines of its output that match as steps.",
         group="A script as it is",
         metavar="REGEX",
     ),
 ]
 NoPython = Annotated[
     bool,
-    option(
-        "--no-python", help_="Time whole runs: it need not be Python.", group="A script as it is"
-    ),
+    option("--no-python", help_="Time whole runs of any program.", group="A script as it is"),
 ]
 Patch = Annotated[
     list[str] | None,
     option(
         "--patch",
-        help_="Change the script's own loader, model, or both: loader,model.",
+        help_="Also vary settings of its data loader, model, or both: loader,model.",
         group="A script as it is",
         metavar="PART",
     ),
@@ -71,7 +69,7 @@ InPlace = Annotated[
     bool,
     option(
         "--in-place",
-        help_="Run trials in this folder, where it may write, not in a view of it.",
+        help_="Run trials in this folder itself, not in a private view of it.",
         group="A script as it is",
     ),
 ]

@@ -52,19 +52,19 @@ def sweep(
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
-        int, what_option("--epochs", help_="Of each training.", metavar="N", min=1)
+        int, what_option("--epochs", help_="Epochs of each training.", metavar="N", min=1)
     ] = 1,
     batches: Annotated[
         str | None,
         search_option(
-            "--batches", help_="Needed: samples per step, 32,64,128,...", metavar="N,..."
+            "--batches", help_="Samples of a step: 32,64,128,... (needed)", metavar="N,..."
         ),
     ] = None,
     devices: Annotated[
         str | None,
         plan_option(
             "--devices",
-            help_="Numbers of workers, or of GPUs; without --plans 1,2,4,... and all.",
+            help_="Numbers of GPUs, else of workers; if no --plans, 1,2,4,... and all.",
             metavar="N,...",
         ),
     ] = None,
@@ -78,7 +78,7 @@ def sweep(
         bool, plan_option("--allow-stale", help_="Use plans of other hardware or software.")
     ] = False,
     fresh: Annotated[
-        bool, search_option("--fresh", help_="Begin anew; train points again that are stored.")
+        bool, search_option("--fresh", help_="Ignore stored results of the same sweep.")
     ] = False,
     no_wait: NoWait = False,
     html: Html = None,

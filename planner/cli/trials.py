@@ -45,7 +45,7 @@ def trials(
 
 @trials_app.command("export", cls=GroupedCommand)
 def trials_export(
-    file: Annotated[Path, typer.Argument(help="To write; tune --replay reads it.")],
+    file: Annotated[Path, typer.Argument(help="File to write, for tune --replay.")],
     *,
     use_case: NeededCase,
     node: MaybeNode = None,

@@ -69,7 +69,7 @@ def tune(
         int,
         what_option(
             "--epochs",
-            help_="Epochs to come, over which compile time is divided.",
+            help_="Epochs of the training to come: compile time is divided among them.",
             metavar="N",
             min=1,
         ),
@@ -79,39 +79,47 @@ def tune(
     ] = "5m",
     trials: Annotated[
         int | None,
-        search_option("--trials", help_="Try at most so many plans.", metavar="N", min=0),
+        search_option("--trials", help_="Try at most this many plans.", metavar="N", min=0),
     ] = None,
     strategies: Annotated[
-        str | None, search_option("--strategies", help_="Try only these: a,b,...", metavar="NAMES")
+        str | None,
+        search_option("--strategies", help_="Try only these strategies: a,b,...", metavar="NAMES"),
     ] = None,
     batch_size: Annotated[
         int | None,
-        search_option("--batch-size", help_="The only node batch to try.", metavar="N", min=1),
+        search_option(
+            "--batch-size",
+            help_="Samples of a step on each host: try no other batch.",
+            metavar="N",
+            min=1,
+        ),
     ] = None,
     effective_batch: Annotated[
         int | None,
         search_option(
             "--effective-batch",
-            help_="The only node batch, in the micro-batches that are fastest.",
+            help_="The same, where gradients are added up over micro-batches.",
             metavar="N",
             min=1,
         ),
     ] = None,
     max_batch: Annotated[
         int | None,
-        search_option("--max-batch", help_="The largest node batch to try.", metavar="N", min=1),
+        search_option("--max-batch", help_="Try no larger batch than this.", metavar="N", min=1),
     ] = None,
     precision: Annotated[
         str,
         search_option(
-            "--precision", help_="fp32 keeps the numerics; bf16; auto: either.", metavar="PRECISION"
+            "--precision",
+            help_="fp32, bf16 (after a check of the model), or auto: the faster one.",
+            metavar="PRECISION",
         ),
     ] = "fp32",
     objective: Annotated[
         str,
         search_option(
             "--objective",
-            help_="throughput, or time-to-loss: also by what samples are worth in a batch.",
+            help_="Rank plans by throughput, or by time-to-loss: by what their samples teach too.",
             metavar="WHAT",
         ),
     ] = "throughput",
@@ -119,7 +127,7 @@ def tune(
         str,
         search_option(
             "--lr-scaling",
-            help_="Learning rate of the plan with its batch: none, linear, sqrt.",
+            help_="How the learning rate of the plan goes with its batch: none, linear, sqrt.",
             metavar="HOW",
         ),
     ] = "none",
@@ -131,7 +139,7 @@ def tune(
         float | None,
         search_option(
             "--target-accuracy",
-            help_="The same for an accuracy, such as 0.9.",
+            help_="Accuracy to predict the time to, such as 0.9.",
             metavar="A",
             min=0,
             max=1,
@@ -139,15 +147,15 @@ def tune(
     ] = None,
     no_cache: Annotated[
         bool,
-        search_option("--no-cache", help_="Decode the files in every epoch; store no pictures."),
+        search_option("--no-cache", help_="Decode pictures in every epoch; store none."),
     ] = False,
     replay: Annotated[
         Path | None,
         search_option(
-            "--replay", help_="Search on what trials export wrote; runs nothing.", metavar="FILE"
+            "--replay", help_="Search on a file of trials export; run nothing.", metavar="FILE"
         ),
     ] = None,
-    fresh: Annotated[bool, search_option("--fresh", help_="Ignore earlier trials.")] = False,
+    fresh: Annotated[bool, search_option("--fresh", help_="Ignore stored trials.")] = False,
     no_wait: NoWait = False,
     hosts: HostFile = None,
     ssh_config: SshConfig = None,

@@ -12,7 +12,7 @@ from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, named, optio
 from planner.report.output import start_output
 
 weights_app = typer.Typer(
-    help="Take trained weights out of ddlplan.",
+    help="Export trained weights.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -33,10 +33,10 @@ def weights_export(
     ],
     data: Annotated[
         Path | None,
-        option("--data", help_="Where the data are now, if not as in the run.", metavar="PATH"),
+        option("--data", help_="Folder or file of the data, if it has moved.", metavar="PATH"),
     ] = None,
     best: Annotated[
-        bool, option("--best", help_="The weights that launch --keep-best has kept.")
+        bool, option("--best", help_="Export the weights that launch --keep-best has kept.")
     ] = False,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
