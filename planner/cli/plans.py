@@ -96,7 +96,7 @@ def plans_compare(
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:
-    """Compare two plans: is one of them shown to be faster?"""
+    """Compare two plans, and say whether one of them is shown to be faster."""
     from planner.commands.plans.plan import compare
 
     compare(db, start_output("plans compare", as_json=json), first, second)
