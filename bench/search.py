@@ -94,7 +94,7 @@ class Ours:
 
     def best(self) -> Plan | None:
         """See `Searcher`."""
-        return self._search.find_best()
+        return next(iter(self._search.rank_tried()), None)
 
 
 class Optunas:

@@ -141,7 +141,7 @@ class Effects:
         """Give the mean and the standard deviation of the log time per sample of plans."""
         rows = [self._columns.row(plan) for plan in plans]
         matrix, mean, shared = self._expect(rows)
-        variance = (matrix**2) @ self._believed().variances + self._own**2
+        variance = (matrix**2) @ np.array(self._columns.variances) + self._own**2
         if self._rows:
             variance = variance - ((shared @ self._inverse) * shared).sum(axis=1)
         return mean, np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
@@ -150,7 +150,7 @@ class Effects:
         """Give the means of the log times per sample of plans, and how they vary together."""
         rows = [self._columns.row(plan) for plan in plans]
         matrix, mean, shared = self._expect(rows)
-        together = (matrix * self._believed().variances) @ matrix.T
+        together = (matrix * self._columns.variances) @ matrix.T
         together += self._own**2 * np.eye(len(rows))
         if self._rows:
             together = together - shared @ self._inverse @ shared.T
@@ -159,24 +159,23 @@ class Effects:
     def _expect(self, rows: Sequence[TermRow]) -> tuple[Array, Array, Array]:
         """Give the terms and the means of plans, and what they have in common with the trials."""
         matrix, offset = self._matrix(rows)
-        mean = offset + matrix @ self._believed().means
+        mean = offset + matrix @ np.array(self._columns.means)
         if not self._rows:
             return matrix, mean, np.zeros((len(rows), 0))
         shared = self._shared(matrix, self._same(rows))
         return matrix, mean + shared @ self._solved, shared
 
     def _learn(self) -> None:
-        same = self._same(self._rows)
+        same, means = self._same(self._rows), np.array(self._columns.means)
         for _ in range(_ROUNDS):
-            believed = self._believed()
             matrix, offset = self._matrix(self._rows)
-            rest = self._log_s - offset - matrix @ believed.means
-            self._scaled = matrix * believed.variances
+            rest = self._log_s - offset - matrix @ means
+            self._scaled = matrix * self._columns.variances
             explained = self._scaled @ matrix.T
             self.noise, self._own = self._likeliest(explained, same, rest)
             self._inverse = np.linalg.inv(self._total(explained, same, self.noise, self._own))
             self._solved = self._inverse @ rest
-            moved = believed.means + self._scaled.T @ self._solved - self._estimate
+            moved = means + self._scaled.T @ self._solved - self._estimate
             self._estimate = self._estimate + np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
         # The last round's estimate is for the next; predictions use the one that it was made with.
         self._estimate = self._estimate - np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
@@ -239,12 +238,3 @@ class Effects:
     def _believed_estimate(self, width: int) -> Array:
         later = self._columns.means[len(self._estimate) : width]
         return np.concatenate([self._estimate, later]) if later else self._estimate
-
-    def _believed(self) -> _Believed:
-        return _Believed(np.array(self._columns.means), np.array(self._columns.variances))
-
-
-@dataclass(frozen=True, slots=True)
-class _Believed:
-    means: Array
-    variances: Array

@@ -8,8 +8,6 @@ from launch.plan import Plan
 from planner.search.terms import kind_of, settings_of
 from planner.trials.result import Outcome, TrialResult
 
-_BLAMED = (Outcome.CRASH, Outcome.NAN_LOSS, Outcome.OUT_OF_MEMORY, Outcome.TIME_LIMIT)
-
 _DOUBT = 0.25
 """Chance of a setting that never worked, after each failure / its chance before."""
 
@@ -25,7 +23,7 @@ class FailureCounts:
         """Take note of a trial."""
         if result.outcome is Outcome.NO_TIME:
             return
-        counter = self._failed if result.outcome in _BLAMED else self._worked
+        counter = self._failed if result.outcome.has_failed else self._worked
         counter.update(_causes(result.plan))
 
     def chance(self, plan: Plan) -> float:

@@ -26,7 +26,6 @@ class PlanPool:
         speed: Expected logarithm of each plan's samples per second, by its key.
         gain: Expected improvement of each, times the chance that it works.
         per_second: The same over the time of its trial.
-        trial_s: That time.
     """
 
     def __init__(
@@ -39,9 +38,8 @@ class PlanPool:
     ) -> None:
         self._effects = effects
         self.best_log_s = best_log_s
-        self._take_s = trial_s
+        self._trial_s = trial_s
         self._least_batch = least_batch
-        self.trial_s: dict[Plan, float] = {}
         self._chance = chance
         self._drawn: dict[Plan, DrawnPlan] = {}
         self._expanded: set[Plan] = set()
@@ -66,8 +64,8 @@ class PlanPool:
             self._drawn[drawn.plan] = drawn
             self.speed[drawn.plan] = -float(mean)
             self.gain[drawn.plan] = float(gain) * max(self._chance(drawn.plan), 1e-3)
-            self.trial_s[drawn.plan] = self._take_s(drawn.plan, math.exp(min(mean, 50.0)))
-            self.per_second[drawn.plan] = self.gain[drawn.plan] / self.trial_s[drawn.plan]
+            trial_s = self._trial_s(drawn.plan, math.exp(min(mean, 50.0)))
+            self.per_second[drawn.plan] = self.gain[drawn.plan] / trial_s
 
     def expand(self, space: PlanSpace, every: Sequence[DrawnPlan]) -> bool:
         """Add the neighbours of plans; tell whether any of the plans was new here."""

@@ -100,7 +100,7 @@ class PlanSearch:
         self._failures = FailureCounts()
         self._starts_s: list[float] = []
         self._compiles_s: list[float] = []
-        self._tried: dict[Plan, None] = {}
+        self._has_times = False
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._similar = {study.study_id: study for study in similar}
         self._sampler = PlanSampler(
@@ -174,7 +174,7 @@ class PlanSearch:
         """Learn what a proposed plan that still runs has shown until now; `tell` ends it."""
         time_s = time_per_sample_s(result, self._over_samples)
         if time_s is not None:
-            self._tried[result.plan] = None
+            self._has_times = True
             proposal._trial.set_user_attr(WEIGHT, _weight(result))
             proposal._trial.set_user_attr(SO_FAR, time_s)
 
@@ -193,11 +193,6 @@ class PlanSearch:
         """
         return self._sampler.predict(self._study, plan)
 
-    def find_best(self) -> Plan | None:
-        """Find the plan that all trials together show to be the fastest of those tried."""
-        plans = [plan for plan in self._tried if self._allows(plan)]
-        return min(plans, key=lambda plan: self.predict(plan).median_s, default=None)
-
     def rank_tried(self) -> list[Plan]:
         """Give the plans that were tried, the fastest by all trials together first.
 
@@ -209,7 +204,7 @@ class PlanSearch:
         self._memory.learn([result])
         self._failures.add(result)
         if time_s is not None:
-            self._tried[result.plan] = None
+            self._has_times = True
         if result.compile_s is not None:
             self._compiles_s.append(result.compile_s)
         elif result.measurement is not None:
@@ -224,7 +219,7 @@ class PlanSearch:
 
     def _trial_s(self, plan: Plan, time_s: float) -> float:
         """Give the time of a plan's trial; before any trial, the same for all."""
-        if not self._tried:
+        if not self._has_times:
             return 1.0
         start_s = fmean(self._starts_s) if self._starts_s else _START_S
         compile_s = fmean(self._compiles_s) if self._compiles_s else _COMPILE_S

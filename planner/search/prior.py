@@ -129,10 +129,8 @@ class Prior:
 
     def _limit(self, kind: str, what: str) -> float:
         """Give what a measured limit says of a value: half of what it would allow at most."""
-        exact, rounded = (
-            self._speeds.fp32_all_cores_flop_per_s,
-            self._speeds.bf16_all_cores_flop_per_s,
-        )
+        exact = self._speeds.fp32_all_cores_flop_per_s
+        rounded = self._speeds.bf16_all_cores_flop_per_s
         if kind == "cpu" and what.startswith("precision=bf16") and exact and rounded:
             return -0.5 * math.log(rounded / exact)
         return -0.3 if kind == "gpu" and what == "precision=bf16" else 0.0

@@ -46,10 +46,6 @@ _LOOKS = 12
 _LEAST_DEVIATION = 1e-6
 
 
-_NOTHING_KNOWN: tuple[tuple[int, TrialState, float | None], ...] = ((-1, TrialState.FAIL, None),)
-"""Trials that no study has: the effects are still to be fitted."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """What is to be tried next, and the largest gain that any plan is expected to bring."""
@@ -93,8 +89,8 @@ class PlanSampler(optuna.samplers.BaseSampler):
         guessed = {name for guess in space.guesses for name in terms_of(guess.plan).sizes}
         prior = Prior(space.case, space.node, frozenset(guessed))
         self._columns = TermColumns(prior.belief, worth)
-        self._known_at = _NOTHING_KNOWN
         self._effects = Effects(self._columns, [])
+        self._fitted_to: tuple[tuple[int, TrialState, float | None], ...] | None = None
         self._next: _Choice | None = None
         self._fits: Callable[[Plan], bool] = lambda _: True
         self._plans: dict[int, Plan] = {}
@@ -127,10 +123,6 @@ class PlanSampler(optuna.samplers.BaseSampler):
         choices = param_distribution.choices
         return choices[self._generator.integers(len(choices))]
 
-    def reseed_rng(self) -> None:
-        """Begin another series of random numbers."""
-        self._generator = np.random.default_rng()
-
     def choose(self, study: optuna.Study, *, without: int | None = None) -> DrawnPlan | None:
         """Choose the next plan, ``None`` where none is left.
 
@@ -162,7 +154,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def set_earlier(self, earlier: Sequence[ObservedTime]) -> None:
         """Replace the trials of other studies, from which it learns too."""
         self._earlier = list(earlier)
-        self._known_at = _NOTHING_KNOWN
+        self._fitted_to = None
 
     def _look(self, study: optuna.Study, without: int | None) -> _Choice:
         self._learn(study, without)
@@ -174,11 +166,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
         """Fit the effects again where the trials are not those of the last time."""
         trials = [t for t in study.get_trials(deepcopy=False) if t.number != without]
         state = tuple((t.number, t.state, t.user_attrs.get(SO_FAR)) for t in trials)
-        if state == self._known_at:
+        if state == self._fitted_to:
             return
-        self._known_at, self._next = state, None
+        self._fitted_to, self._next = state, None
         done = [
-            ObservedTime(plan, math.log(time_s), weight=trial.user_attrs.get(WEIGHT, 1.0))
+            ObservedTime.of(plan, time_s, weight=trial.user_attrs.get(WEIGHT, 1.0))
             for trial in trials
             if (time_s := _time_s(trial)) is not None
             if (plan := self._plan_of(trial)) is not None
