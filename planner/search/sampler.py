@@ -130,11 +130,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
             study: The study, with trials that run as well.
             without: Number of the trial that the plan is for.
         """
-        return self._look(study, without).drawn
+        return self._chosen(study, without).drawn
 
     def expected_gain(self, study: optuna.Study) -> float:
         """Give what the best untried plan is expected to gain, as a part of the time."""
-        return self._look(study, None).gain
+        return self._chosen(study, None).gain
 
     def predict(self, study: optuna.Study, plan: Plan) -> PredictedTime:
         """Give what is known of a plan's time per sample."""
@@ -156,7 +156,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._earlier = list(earlier)
         self._fitted_to = None
 
-    def _look(self, study: optuna.Study, without: int | None) -> _Choice:
+    def _chosen(self, study: optuna.Study, without: int | None) -> _Choice:
         self._learn(study, without)
         if self._next is None:
             self._next = self._find_next(study, without)

@@ -51,7 +51,7 @@ class TrialTimes:
         A plan on fewer threads than the best one takes so much longer. Of GPUs nothing is known
         before a plan on one has been measured.
         """
-        known = self._look()
+        known = self._known_now()
         if (measured_s := known.step_s.get(plan)) is not None:
             return measured_s
         on_gpu = "cpu" not in plan.devices
@@ -74,7 +74,7 @@ class TrialTimes:
         steps = _WARMUP_STEPS + 2 * plan.loader_workers
         compiling_s = _COMPILING_S if plan.compile else 0.0
         warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan))
-        return warmup_s + _OVERHEADS * self._look().overhead_s + compiling_s
+        return warmup_s + _OVERHEADS * self._known_now().overhead_s + compiling_s
 
     def min_s(self, plan: Plan, *, is_apart: bool = False) -> float:
         """Give the least time that shows whether a plan is as fast as the best one.
@@ -98,14 +98,14 @@ class TrialTimes:
 
     def _start_s(self, plan: Plan, step_s: float) -> float:
         steps = _WARMUP_STEPS + 2 * plan.loader_workers
-        return self._look().overhead_s + steps * step_s
+        return self._known_now().overhead_s + steps * step_s
 
     def _turn_s(self, plan: Plan, step_s: float) -> float:
         """Give the time of a turn, whose steps are counted by the time that the search sees."""
         seen_s = step_s / self._findings.worth(plan.node_batch)
         return step_s * steps_of_turn(seen_s) if step_s else 0.0
 
-    def _look(self) -> _Known:
+    def _known_now(self) -> _Known:
         """Give what is known now; gathered once, for a search asks for thousands of plans."""
         racing = tuple((id(e), len(e.turns_s), len(e.warmup_s)) for e in self._racing)
         if (at := (len(self._findings.results), racing)) != self._known_at:
