@@ -15,100 +15,8 @@ from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
 from planner.store.databases.database import Database
 from planner.store.databases.tables import metadata, schema
 
+Step = Callable[[Connection], None]
 
-def _add_clusters(connection: Connection) -> None:
-    """Add step times with other batches to plans, and measured links: version 2."""
-    for statement in (
-        "ALTER TABLE plans ADD COLUMN step_time JSON",
-        "ALTER TABLE plans ADD COLUMN gradient_bytes BIGINT",
-        "CREATE TABLE links (id INTEGER NOT NULL, measured_at TEXT NOT NULL, hosts JSON NOT NULL, "
-        "fingerprints JSON NOT NULL, measurement JSON NOT NULL, PRIMARY KEY (id))",
-    ):
-        connection.execute(text(statement))
-
-
-def _add_early_steps(connection: Connection) -> None:
-    """Add to plans whether steps begin before the last gradients are summed: version 3."""
-    connection.execute(text("ALTER TABLE plans ADD COLUMN begins_early BOOLEAN"))
-
-
-def _add_facts(connection: Connection) -> None:
-    """Add to studies the facts of what is trained: version 4."""
-    connection.execute(text("ALTER TABLE studies ADD COLUMN facts JSON"))
-
-
-def _add_use_case_digests(connection: Connection) -> None:
-    """Add to plans what their use case is, wherever it lies: version 5.
-
-    The studies of older plans have it in other words, which none of today's is equal to.
-    """
-    connection.execute(text("ALTER TABLE plans ADD COLUMN use_case_digest TEXT"))
-
-
-def _add_comparisons(connection: Connection) -> None:
-    """Add to plans what they were raced against: version 6."""
-    connection.execute(text("ALTER TABLE plans ADD COLUMN comparisons JSON"))
-
-
-_JOBS_AND_TRAININGS = (
-    """CREATE TABLE trainings (
-        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-        started_at TEXT NOT NULL, use_case TEXT NOT NULL, data TEXT, seed BIGINT NOT NULL,
-        epochs INTEGER NOT NULL, hosts JSON NOT NULL, expected_samples_per_s FLOAT,
-        machine TEXT NOT NULL, run_directory TEXT NOT NULL, process JSON, heartbeat_at TEXT,
-        state TEXT NOT NULL, ended_at TEXT, error TEXT, epochs_done JSON NOT NULL,
-        steps BIGINT NOT NULL, checkpoint TEXT, weights TEXT
-    )""",
-    """CREATE TABLE usage (
-        id INTEGER NOT NULL PRIMARY KEY,
-        training_id INTEGER NOT NULL REFERENCES trainings (id), host TEXT NOT NULL,
-        series JSON NOT NULL, UNIQUE (training_id, host)
-    )""",
-    """CREATE TABLE jobs (
-        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-        kind TEXT NOT NULL, created_at TEXT NOT NULL, machine TEXT NOT NULL, user TEXT NOT NULL,
-        title TEXT NOT NULL, request JSON NOT NULL, is_detached BOOLEAN NOT NULL, folder TEXT,
-        state TEXT NOT NULL, process JSON, heartbeat_at TEXT, started_at TEXT, ended_at TEXT,
-        cancel_requested_at TEXT, exit_code INTEGER, error TEXT,
-        study_id INTEGER REFERENCES studies (id),
-        training_id INTEGER REFERENCES trainings (id), plan_id INTEGER,
-        progress JSON, progress_at TEXT
-    )""",
-    "CREATE INDEX jobs_of_machine ON jobs (machine, state)",
-    """CREATE TABLE events (
-        id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
-        created_at TEXT NOT NULL, topic TEXT NOT NULL, subject_id INTEGER NOT NULL
-    )""",
-)
-
-
-def _add_jobs_and_trainings(connection: Connection) -> None:
-    """Add jobs, trainings with their use of the machine, and the log of changes: version 7.
-
-    The first version that PostgreSQL has, so that no step needs its words.
-    """
-    for statement in _JOBS_AND_TRAININGS:
-        connection.execute(text(statement))
-
-
-_SWEEPS = (
-    """CREATE TABLE sweeps (
-        id {id}, key {text} NOT NULL, created_at {text} NOT NULL, use_case {text} NOT NULL,
-        data {text}, seed BIGINT NOT NULL, epochs {number} NOT NULL, batches JSON NOT NULL,
-        settings JSON NOT NULL, node {text} NOT NULL, fingerprint {text} NOT NULL,
-        software JSON NOT NULL, use_case_digest {text} NOT NULL, train_samples {number} NOT NULL,
-        test_samples {number} NOT NULL, is_generated BOOLEAN
-    )""",
-    "CREATE INDEX sweeps_of_key ON sweeps (key)",
-    """CREATE TABLE sweep_points (
-        id {id}, sweep_id {number} NOT NULL REFERENCES sweeps (id), created_at {text} NOT NULL,
-        batch {number} NOT NULL, setting {number} NOT NULL, plan JSON NOT NULL,
-        side_by_side {text} NOT NULL, outcome {text} NOT NULL, measurement JSON,
-        epochs JSON NOT NULL, peak_memory_bytes BIGINT, start_s FLOAT, elapsed_s FLOAT NOT NULL,
-        reason {text}, log_tail {text}, UNIQUE (sweep_id, batch, setting)
-    )""",
-    "ALTER TABLE jobs ADD COLUMN sweep_id {number} REFERENCES sweeps (id)",
-)
 _WORDS = {
     "sqlite": {
         "id": "INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT",
@@ -121,44 +29,99 @@ _WORDS = {
         "text": 'TEXT COLLATE "C"',
     },
 }
-"""In which the systems differ; from version 7 on, databases are on either."""
+"""In which the systems differ. PostgreSQL has version 7 and later ones: steps up to that one are in
+SQLite's words."""
 
 
-def _add_sweeps(connection: Connection) -> None:
-    """Add sweeps with their points, and to jobs which one they made: version 8."""
-    for statement in _SWEEPS:
-        connection.execute(text(statement.format_map(_WORDS[connection.dialect.name])))
+def _step(*statements: str) -> Step:
+    """Make a step of statements, in which braces stand for words of the database's system."""
+
+    def run(connection: Connection) -> None:
+        for statement in statements:
+            connection.execute(text(statement.format_map(_WORDS[connection.dialect.name])))
+
+    return run
 
 
-def _add_objectives(connection: Connection) -> None:
-    """Add to plans what they were chosen for: version 9."""
-    connection.execute(text("ALTER TABLE plans ADD COLUMN objective JSON"))
-
-
-def _add_generated_data(connection: Connection) -> None:
-    """Add to plans and trainings whether their samples were made up: version 10."""
-    for table in ("plans", "trainings"):
-        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN is_generated BOOLEAN"))
-
-
-def _add_device_memory(connection: Connection) -> None:
-    """Add to trials and plans what they held of a GPU's memory: version 11."""
-    for table in ("trials", "plans"):
-        column = "peak_device_memory_bytes BIGINT"
-        connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {column}"))
-
-
-STEPS: tuple[Callable[[Connection], None], ...] = (
-    _add_clusters,
-    _add_early_steps,
-    _add_facts,
-    _add_use_case_digests,
-    _add_comparisons,
-    _add_jobs_and_trainings,
-    _add_sweeps,
-    _add_objectives,
-    _add_generated_data,
-    _add_device_memory,
+STEPS: tuple[Step, ...] = (
+    # Version 2: step times of plans with other batches, and measured links.
+    _step(
+        "ALTER TABLE plans ADD COLUMN step_time JSON",
+        "ALTER TABLE plans ADD COLUMN gradient_bytes BIGINT",
+        "CREATE TABLE links (id INTEGER NOT NULL, measured_at TEXT NOT NULL, hosts JSON NOT NULL, "
+        "fingerprints JSON NOT NULL, measurement JSON NOT NULL, PRIMARY KEY (id))",
+    ),
+    # Version 3: whether steps of a plan begin before the last gradients are summed.
+    _step("ALTER TABLE plans ADD COLUMN begins_early BOOLEAN"),
+    # Version 4: the facts of what a study trains.
+    _step("ALTER TABLE studies ADD COLUMN facts JSON"),
+    # Version 5: what the use case of a plan is, wherever it lies. Studies of older plans have it in
+    # other words, which none of today's is equal to.
+    _step("ALTER TABLE plans ADD COLUMN use_case_digest TEXT"),
+    # Version 6: what plans were raced against.
+    _step("ALTER TABLE plans ADD COLUMN comparisons JSON"),
+    # Version 7: jobs, trainings with their use of the machine, and the log of changes.
+    _step(
+        """CREATE TABLE trainings (
+            id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+            started_at TEXT NOT NULL, use_case TEXT NOT NULL, data TEXT, seed BIGINT NOT NULL,
+            epochs INTEGER NOT NULL, hosts JSON NOT NULL, expected_samples_per_s FLOAT,
+            machine TEXT NOT NULL, run_directory TEXT NOT NULL, process JSON, heartbeat_at TEXT,
+            state TEXT NOT NULL, ended_at TEXT, error TEXT, epochs_done JSON NOT NULL,
+            steps BIGINT NOT NULL, checkpoint TEXT, weights TEXT
+        )""",
+        """CREATE TABLE usage (
+            id INTEGER NOT NULL PRIMARY KEY,
+            training_id INTEGER NOT NULL REFERENCES trainings (id), host TEXT NOT NULL,
+            series JSON NOT NULL, UNIQUE (training_id, host)
+        )""",
+        """CREATE TABLE jobs (
+            id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+            kind TEXT NOT NULL, created_at TEXT NOT NULL, machine TEXT NOT NULL, user TEXT NOT NULL,
+            title TEXT NOT NULL, request JSON NOT NULL, is_detached BOOLEAN NOT NULL, folder TEXT,
+            state TEXT NOT NULL, process JSON, heartbeat_at TEXT, started_at TEXT, ended_at TEXT,
+            cancel_requested_at TEXT, exit_code INTEGER, error TEXT,
+            study_id INTEGER REFERENCES studies (id),
+            training_id INTEGER REFERENCES trainings (id), plan_id INTEGER,
+            progress JSON, progress_at TEXT
+        )""",
+        "CREATE INDEX jobs_of_machine ON jobs (machine, state)",
+        """CREATE TABLE events (
+            id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+            created_at TEXT NOT NULL, topic TEXT NOT NULL, subject_id INTEGER NOT NULL
+        )""",
+    ),
+    # Version 8: sweeps with their points, and which one a job made.
+    _step(
+        """CREATE TABLE sweeps (
+            id {id}, key {text} NOT NULL, created_at {text} NOT NULL, use_case {text} NOT NULL,
+            data {text}, seed BIGINT NOT NULL, epochs {number} NOT NULL, batches JSON NOT NULL,
+            settings JSON NOT NULL, node {text} NOT NULL, fingerprint {text} NOT NULL,
+            software JSON NOT NULL, use_case_digest {text} NOT NULL,
+            train_samples {number} NOT NULL, test_samples {number} NOT NULL, is_generated BOOLEAN
+        )""",
+        "CREATE INDEX sweeps_of_key ON sweeps (key)",
+        """CREATE TABLE sweep_points (
+            id {id}, sweep_id {number} NOT NULL REFERENCES sweeps (id), created_at {text} NOT NULL,
+            batch {number} NOT NULL, setting {number} NOT NULL, plan JSON NOT NULL,
+            side_by_side {text} NOT NULL, outcome {text} NOT NULL, measurement JSON,
+            epochs JSON NOT NULL, peak_memory_bytes BIGINT, start_s FLOAT, elapsed_s FLOAT NOT NULL,
+            reason {text}, log_tail {text}, UNIQUE (sweep_id, batch, setting)
+        )""",
+        "ALTER TABLE jobs ADD COLUMN sweep_id {number} REFERENCES sweeps (id)",
+    ),
+    # Version 9: what plans were chosen for.
+    _step("ALTER TABLE plans ADD COLUMN objective JSON"),
+    # Version 10: whether samples of plans and trainings were made up.
+    _step(
+        "ALTER TABLE plans ADD COLUMN is_generated BOOLEAN",
+        "ALTER TABLE trainings ADD COLUMN is_generated BOOLEAN",
+    ),
+    # Version 11: what trials and plans held of a GPU's memory.
+    _step(
+        "ALTER TABLE trials ADD COLUMN peak_device_memory_bytes BIGINT",
+        "ALTER TABLE plans ADD COLUMN peak_device_memory_bytes BIGINT",
+    ),
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""
@@ -168,7 +131,7 @@ def bring_up_to_date(
     database: Database,
     *,
     create: bool,
-    steps: Sequence[Callable[[Connection], None]] = STEPS,
+    steps: Sequence[Step] = STEPS,
 ) -> None:
     """Create the tables, or migrate them to the present version.
 

@@ -1,4 +1,4 @@
-"""Tables of the database, version 10, with types that PostgreSQL has too.
+"""Tables of the database in its present version, with types that PostgreSQL has too.
 
 A change to a table needs a step in `migrations`: databases of users are not made again.
 """
