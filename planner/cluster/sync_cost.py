@@ -189,11 +189,10 @@ class SyncCostModel:
         return nearest.time_s / self._ideal_s(hosts, sent, _RING.hops(len(hosts)), buckets)
 
     def _nearest(self, message_bytes: int) -> HostAllReduce | None:
-        distances = {
-            abs(math.log(one.message_bytes / max(1, message_bytes))): one
-            for one in self.measured.sums
-        }
-        return distances[min(distances)] if distances else None
+        def distance(one: HostAllReduce) -> float:
+            return abs(math.log(one.message_bytes / max(1, message_bytes)))
+
+        return min(reversed(self.measured.sums), key=distance, default=None)
 
 
 def _cpu_s_per_byte(measured: MeasuredLinks) -> dict[str, tuple[float, float]]:

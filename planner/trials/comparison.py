@@ -217,7 +217,7 @@ def ratio_interval(
         # As many squares as so many more of winsorised pairs would have.
         squares += _SHARED_PAIRS * noise.deviation**2 * len(inner) / count
         degrees += _SHARED_PAIRS
-    error = math.sqrt(squares / (len(inner) * degrees)) if degrees else math.inf
+    error = math.sqrt(squares / (len(inner) * degrees))
     half = math.hypot(
         _DEPENDENCE * student_quantile(degrees) * error,
         NORMAL_95 * START_DEVIATION * math.sqrt(2 / starts),

@@ -279,11 +279,9 @@ class Race:
         while len(known := entrant.warmup_s) < least or (
             len(known) < most and known[-1] < _STILL_WARMING * known[-2]
         ):
-            left = self._clock()
-            count = max(1, min(least - len(known), 1 if not known else least))
-            entrant.add_warmup(
-                entrant.contender.make_steps(count, time_limit_s=max(0.0, deadline - left))
-            )
+            count = max(1, least - len(known)) if known else 1
+            left_s = max(0.0, deadline - self._clock())
+            entrant.add_warmup(entrant.contender.make_steps(count, time_limit_s=left_s))
             self._report(entrant)
 
     def _take_turn(self, entrant: Entrant, time_limit_s: float) -> None:
