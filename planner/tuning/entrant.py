@@ -111,7 +111,7 @@ class Entrant:
 
     @property
     def step_s(self) -> float:
-        """Time of a step, as far as it is known."""
+        """Time of a step, as far as it is known; 0 before the first one."""
         return fmean(list(self.turns_s.values())[-3:] or self.warmup_s[-1:] or [0.0])
 
     @property
@@ -315,8 +315,8 @@ class Entrant:
 
 
 def steps_of_turn(step_s: float) -> int:
-    """Give how many steps a turn has, by the time of one."""
-    return 1 if step_s >= LONG_STEP_S else max(2, math.ceil(_LEAST_TURN_S / step_s))
+    """Give how many steps a turn has, by the time of one; 1 where that is not known."""
+    return max(2, math.ceil(_LEAST_TURN_S / step_s)) if 0 < step_s < LONG_STEP_S else 1
 
 
 def _sum_input(steps: Sequence[StepDone]) -> tuple[float, float]:

@@ -103,7 +103,7 @@ class TrialTimes:
     def _turn_s(self, plan: Plan, step_s: float) -> float:
         """Give the time of a turn, whose steps are counted by the time that the search sees."""
         seen_s = step_s / self._findings.worth(plan.node_batch)
-        return step_s * steps_of_turn(seen_s) if step_s else 0.0
+        return step_s * steps_of_turn(seen_s)
 
     def _known_now(self) -> _Known:
         """Give what is known now; gathered once, for a search asks for thousands of plans."""

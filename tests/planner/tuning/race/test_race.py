@@ -179,10 +179,13 @@ def test_plan_whose_first_turn_has_no_time_has_not_got_stuck():
 
 
 def test_plan_that_had_no_time_to_get_warm_has_its_turns_after_another_start():
+    """The story: memory was too small for plans side by side, the time of its turn was asked for
+    before its next start, and the search ended with a division by zero."""
     race = race_of(Stuck("a", [], []), Scripted("a", [2.0], []))
     entrant = race.enter(PLAN, Role.FINAL, time_limit_s=1)
     entrant.excuse()
     assert entrant.has_not_failed
+    assert entrant.turn_s == 0.0
     race.restart(entrant, time_limit_s=99)
     assert entrant.turn_s == 2.0
     race.run_round([entrant])
