@@ -11,7 +11,6 @@ from launch.plan import Plan, Setting
 from launch.reports import StepDone
 from planner.trials.contender import Contender, TrialFailedError
 from planner.trials.result import Outcome, Role, TrialResult
-from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
 
 _LEAST_TURN_S = 0.25
@@ -20,7 +19,8 @@ _LEAST_TURN_S = 0.25
 LONG_STEP_S = 0.5
 """A step that takes so long is a turn by itself."""
 
-PREFETCHED = 2
+_LEAST_WARMUP_STEPS = 2
+_PREFETCHED = 2
 """Batches that torch's DataLoader lets each of its processes read ahead."""
 
 _INPUT_BOUND = 0.05
@@ -128,7 +128,7 @@ class Entrant:
         step_s = self.step_s
         steps = steps_of_turn(step_s)
         if self.is_input_bound():
-            steps = max(steps, PREFETCHED * self.plan.loader_workers + 1)
+            steps = max(steps, _PREFETCHED * self.plan.loader_workers + 1)
         return steps
 
     def add_warmup(self, steps: Sequence[StepDone]) -> None:
@@ -157,10 +157,9 @@ class Entrant:
         self.spent_s += timed_s
         self._read_ahead.append(steps[-1].read_ahead)
 
-    def find_disturbance(self, number: int) -> Disturbance | None:
-        """Give what disturbed its turn in a round, ``None`` where nothing has."""
-        found = [turn.disturbance for turn in self.disturbed if turn.round == number]
-        return found[-1] if found else None
+    def was_disturbed(self, number: int) -> bool:
+        """Tell whether others disturbed its turn in a round."""
+        return any(turn.round == number for turn in self.disturbed)
 
     def discard_turn(self, number: int) -> None:
         """Let its turn in a round not count: the round is run again."""
@@ -312,6 +311,11 @@ class Entrant:
         if self.is_open:
             self.is_open = False
             self.contender.close()
+
+
+def warmup_steps(plan: Plan) -> int:
+    """Give how many steps a warm-up has at least: those that loader processes read ahead too."""
+    return _LEAST_WARMUP_STEPS + _PREFETCHED * plan.loader_workers
 
 
 def steps_of_turn(step_s: float) -> int:

@@ -16,11 +16,10 @@ from launch.reports import StepDone
 from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
 from planner.trials.result import Outcome, Role
-from planner.tuning.entrant import PREFETCHED, Entrant, LastBatches
+from planner.tuning.entrant import Entrant, LastBatches, warmup_steps
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
 
-_LEAST_WARMUP_STEPS = 2
 _MOST_WARMUP_STEPS = 8
 _STILL_WARMING = 0.85
 """A step that takes less than this part of the one before shows that the plan is not warm yet; of a
@@ -185,7 +184,7 @@ class Race:
         self.run_round(entrants, until=until)
 
     def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
-        if self.is_apart or not any(e.find_disturbance(self._round) for e in entrants):
+        if self.is_apart or not any(e.was_disturbed(self._round) for e in entrants):
             return False
         allowed = _FREE_REPEATS + _REPEATED_SHARE * (self._run_rounds - self._repeats)
         return self._disturbed_in_a_row < _STEADY and self._repeats < allowed
@@ -196,7 +195,7 @@ class Race:
             if entrant.is_running:
                 self._have_turn(entrant, until)
         self._run_rounds += 1
-        is_disturbed = any(entrant.find_disturbance(self._round) for entrant in entrants)
+        is_disturbed = any(entrant.was_disturbed(self._round) for entrant in entrants)
         self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
 
     def _have_turn(self, entrant: Entrant, until: float) -> None:
@@ -274,7 +273,7 @@ class Race:
             entrant.excuse()
 
     def _warm_up(self, entrant: Entrant, deadline: float) -> None:
-        least = _LEAST_WARMUP_STEPS + PREFETCHED * entrant.plan.loader_workers
+        least = warmup_steps(entrant.plan)
         most = least + _MOST_WARMUP_STEPS
         while len(known := entrant.warmup_s) < least or (
             len(known) < most and known[-1] < _STILL_WARMING * known[-2]

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from launch.plan import Plan
-from planner.tuning.entrant import Entrant, steps_of_turn
+from planner.tuning.entrant import Entrant, steps_of_turn, warmup_steps
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import LARGEST_SHARE
 
 _START_S = 1.0
 _OVERHEADS = 3
-"""Times that a plan may take to start, of what others took."""
+"""How many times as long as others a plan may take to start."""
 
-_WARMUP_STEPS, _TURNS = 2, 2
+_TURNS = 2
 _HOPELESS = 6.0
 """How many times as long as the best plan a challenger may take, before it is ended while it still
 warms up."""
@@ -62,18 +62,21 @@ class TrialTimes:
 
     def start_s(self, plan: Plan) -> float:
         """Estimate the time that a plan takes to start and to get warm."""
-        return self._start_s(plan, self.step_s(plan))
+        return self._known_now().overhead_s + warmup_steps(plan) * self.step_s(plan)
 
     def turn_s(self, plan: Plan, *, is_apart: bool) -> float:
-        """Estimate the time of a turn, which begins with a start where plans are apart."""
+        """Estimate the time of a turn, which begins with a start where plans are apart.
+
+        Its steps are counted by the time that the search sees.
+        """
         step_s = self.step_s(plan)
-        return self._turn_s(plan, step_s) + (self._start_s(plan, step_s) if is_apart else 0.0)
+        steps = steps_of_turn(step_s / self._findings.worth(plan.node_batch))
+        return steps * step_s + (self.start_s(plan) if is_apart else 0.0)
 
     def limit_s(self, plan: Plan) -> float:
         """Give the time in which a plan must be warm."""
-        steps = _WARMUP_STEPS + 2 * plan.loader_workers
         compiling_s = _COMPILING_S if plan.compile else 0.0
-        warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * steps * self.step_s(plan))
+        warmup_s = max(_LEAST_LIMIT_S, _HOPELESS * warmup_steps(plan) * self.step_s(plan))
         return warmup_s + _OVERHEADS * self._known_now().overhead_s + compiling_s
 
     def min_s(self, plan: Plan, *, is_apart: bool = False) -> float:
@@ -83,10 +86,9 @@ class TrialTimes:
             plan: The plan.
             is_apart: Whether each turn, of both of them, begins with a start.
         """
-        if not (step_s := self.step_s(plan)):
+        if not self.step_s(plan):
             return 0.0
-        start_s, turn_s = self._start_s(plan, step_s), self._turn_s(plan, step_s)
-        return start_s + 2 * _TURNS * (turn_s + (start_s if is_apart else 0.0))
+        return self.start_s(plan) + 2 * _TURNS * self.turn_s(plan, is_apart=is_apart)
 
     def is_affordable(self, plan: Plan) -> bool:
         """Tell whether a plan can be judged in its part of the budget."""
@@ -95,15 +97,6 @@ class TrialTimes:
         if plan.node_batch <= least:
             return True
         return self.min_s(plan) <= LARGEST_SHARE * self._budget_s
-
-    def _start_s(self, plan: Plan, step_s: float) -> float:
-        steps = _WARMUP_STEPS + 2 * plan.loader_workers
-        return self._known_now().overhead_s + steps * step_s
-
-    def _turn_s(self, plan: Plan, step_s: float) -> float:
-        """Give the time of a turn, whose steps are counted by the time that the search sees."""
-        seen_s = step_s / self._findings.worth(plan.node_batch)
-        return step_s * steps_of_turn(seen_s)
 
     def _known_now(self) -> _Known:
         """Give what is known now; gathered once, for a search asks for thousands of plans."""
