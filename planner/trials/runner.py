@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
 from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
-from launch.reports import Described, Report
+from launch.reports import Described, PrecisionChecked, Report
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
@@ -16,7 +17,6 @@ from launch.workload import Workload
 from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.contender import RunningContender
 from planner.trials.lone_task import log_directory, run_lone_task
-from planner.trials.precision_trial import check_precisions_apart
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 
@@ -81,23 +81,46 @@ class TrialRunner:
     def check_precisions(
         self, plan: Plan, precisions: tuple[str, ...], *, time_limit_s: float
     ) -> dict[str, str | None]:
-        """Find out which precisions are no good on a plan's device: `check_precisions_apart`."""
-        task = Task(
-            purpose=Purpose.CHECK_PRECISION,
-            workload=self._workload,
-            plan=plan,
-            precisions=precisions,
-        )
-        cores = self._node.cpu.choose_cores(plan.threads)
-        with log_directory() as logs:
-            return check_precisions_apart(
-                self._servers.get(),
-                task,
-                cores,
-                logs,
-                self._cancellation,
-                time_limit_s=time_limit_s,
+        """Say for each precision why it is no good on a plan's device, ``None`` if it is good.
+
+        A process that dies has died of the precision that it was trying; another one tries the
+        rest. The time is for all precisions together.
+        """
+        deadline = time.monotonic() + time_limit_s
+        found: dict[str, str | None] = {}
+        while waiting := precisions[len(found) :]:
+            task = Task(
+                purpose=Purpose.CHECK_PRECISION,
+                workload=self._workload,
+                plan=plan,
+                precisions=waiting,
             )
+            tasks = make_worker_tasks(task, self._node.cpu.choose_cores(plan.threads))
+            with log_directory() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
+                done, fault = self._hear_precisions(group, deadline)
+            found |= done
+            if left := waiting[len(done) :]:
+                late = f"its check took more than {time_limit_s:.0f} s: raise --budget"
+                found[left[0]] = fault or late
+        return found
+
+    def _hear_precisions(
+        self, group: WorkerGroup, deadline: float
+    ) -> tuple[dict[str, str | None], str | None]:
+        """Hear what a process finds until it ends or the time is up; say why, if it fails."""
+        found: dict[str, str | None] = {}
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._cancellation.check()
+            event = group.next_event(min(left_s, POLL_INTERVAL_S))
+            if event is None and group.pids:
+                continue
+            if event is None:
+                break
+            if failure := explain_failure(group, event):
+                return found, f"the process that tried it failed: {failure.message}"
+            if isinstance(event, ReportReceived) and isinstance(event.report, PrecisionChecked):
+                found[event.report.precision] = event.report.obstacle
+        return found, None
 
     def train_shortly(self, plan: Plan) -> Iterator[Report | None]:
         """Train as a launch does, every step measured; it ends with the iteration.
