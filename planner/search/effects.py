@@ -173,7 +173,8 @@ class Effects:
             self._scaled = matrix * self._columns.variances
             explained = self._scaled @ matrix.T
             self.noise, self._own = self._likeliest(explained, same, rest)
-            self._inverse = np.linalg.inv(self._total(explained, same, self.noise, self._own))
+            noise = np.diag(self.noise**2 * self._spread)
+            self._inverse = np.linalg.inv(explained + self._own**2 * same + noise)
             self._solved = self._inverse @ rest
             moved = means + self._scaled.T @ self._solved - self._estimate
             self._estimate = self._estimate + np.clip(moved, -_LARGEST_STEP, _LARGEST_STEP)
@@ -198,9 +199,6 @@ class Effects:
                 surprise = float((seen / total).sum() + np.log(total).sum()) + doubt
                 found.append((surprise, noise, own))
         return min(found)[1:]
-
-    def _total(self, explained: Array, same: Array, noise: float, own: float) -> Array:
-        return np.asarray(explained + own**2 * same + np.diag(noise**2 * self._spread))
 
     def _shared(self, matrix: Array, same: Array) -> Array:
         """Give the covariance of plans and trials, before the trials."""
