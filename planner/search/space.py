@@ -66,9 +66,7 @@ class PlanSpace:
             for name, strategy in self.strategies.items()
             for guess in strategy.first_guesses(case, node)
         ]
-        self._guessed = {
-            name: value for guess in guesses for name, value in reversed(guess.items())
-        }
+        self._guessed = {name: value for guess in guesses for name, value in guess.items()}
         self.guesses = self._find_all(guesses)
         """The strategies' own guesses."""
         self.only = None if only is None else self._find_all(only)
