@@ -107,9 +107,9 @@ def find_missing_file(url: str) -> str | None:
 def find_hazard(url: str) -> str | None:
     """Warn of a database file on a file system where other machines may write to it too."""
     if is_postgres(url):
-        from planner.store.databases.postgres import check_address  # as `_server` does
+        from planner.store.databases.postgres import parse_address  # as `_server` does
 
-        check_address(url)
+        parse_address(url)
         return None
     path = database_path(url)
     if (kind := find_network_file_system(path)) is None:

@@ -115,7 +115,7 @@ class PostgresDatabase(Database):
     """
 
     def __init__(self, url: str, *, lock_timeout_s: float, outage_s: float) -> None:
-        address = _parse(url)
+        address = parse_address(url)
         super().__init__(address.render_as_string(), _engine(address))
         self._lock_timeout_s = lock_timeout_s
         self._outage_s = outage_s
@@ -292,16 +292,12 @@ def _has_mark(connection: Connection, token: str) -> bool:
     return found.first() is not None
 
 
-def check_address(url: str) -> None:
-    """Check the form of an address.
+def parse_address(url: str) -> URL:
+    """Read an address.
 
     Raises:
         StoreUrlError: It holds a password or cannot be read.
     """
-    _parse(url)
-
-
-def _parse(url: str) -> URL:
     scheme = url.partition("://")[0]
     try:
         address = make_url(url)
