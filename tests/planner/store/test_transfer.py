@@ -164,14 +164,17 @@ def test_a_row_that_cannot_be_read_copies_nothing(path, tmp_path, postgres):
     assert [file.name for file in tmp_path.iterdir()] == ["planner.db"]
 
 
-def copy_slowly(source, target, pipe):
-    whole = transfers._copy
+def copy_some(source, target, tables, pipe):
+    """Copy so many tables, say so, and stay in the midst of it."""
+    whole, copied = transfers._copy, []
 
     def copy(given, connection, table):
-        copied = whole(given, connection, table)
-        os.write(pipe, b".")
-        time.sleep(0.05)
-        return copied
+        rows = whole(given, connection, table)
+        copied.append(table)
+        if len(copied) == tables:
+            os.write(pipe, b".")
+            time.sleep(600)
+        return rows
 
     transfers._copy = copy
     copy_database(source, target)
@@ -180,14 +183,13 @@ def copy_slowly(source, target, pipe):
 @pytest.mark.parametrize("tables", [1, 10])
 def test_a_copy_that_is_killed_leaves_the_target_without_anything(filled, other, tables):
     reading, writing = os.pipe()
-    copier = fork.Process(target=copy_slowly, args=(filled.url, other, writing))
+    copier = fork.Process(target=copy_some, args=(filled.url, other, tables, writing))
     copier.start()
-    for _ in range(tables):
-        os.read(reading, 1)
+    os.close(writing)
+    assert os.read(reading, 1) == b"."
     os.kill(copier.pid, signal.SIGKILL)
     copier.join()
     os.close(reading)
-    os.close(writing)
     if filled.kind == "SQLite":
         # The server may still be at work on what it was sent last: its lock says when it is over.
         with Store.open(other) as store:
