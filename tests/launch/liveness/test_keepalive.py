@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -37,18 +36,28 @@ ranks.barrier()
 
 
 class Alone:
-    """Rank 0 of two, of which the other one never comes."""
+    """Rank 0 of two, of which the other one never comes.
+
+    Args:
+        then: What happens once it has told where it listens, before it looks who comes.
+    """
 
     rank, size = 0, 2
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[], object]) -> None:
         self.where: dict[str, object] = {}
-        self.is_told = threading.Event()
+        self._then = then
 
     def broadcast(self, document: bytes) -> bytes:
         self.where = json.loads(document)
-        self.is_told.set()
+        self._then()
         return document
+
+    def connect(self, said: bytes) -> socket.socket:
+        """Connect to where it listens, and say something."""
+        connection = socket.create_connection(self.where["addresses"][0])
+        connection.sendall(said)
+        return connection
 
     def all_gather(self, document: bytes) -> list[bytes]:
         return [document, b""]
@@ -61,38 +70,21 @@ def test_rank_that_dies_is_missed_and_one_that_says_goodbye_is_not():
 
 
 def test_stranger_is_not_taken_for_a_rank(monkeypatch):
-    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.5)
-    alone = Alone()
-    connected = []
-
-    def knock() -> None:
-        alone.is_told.wait()
-        with socket.create_connection(alone.where["addresses"][0]) as stranger:
-            stranger.sendall(bytes(20))
-            connected.append(stranger.recv(1))
-
-    knocking = threading.Thread(target=knock)
-    knocking.start()
+    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 1.0)
+    strangers: list[socket.socket] = []
+    alone = Alone(lambda: strangers.append(alone.connect(bytes(20))))
     with Keepalive(alone) as keepalive:
         assert keepalive.unconnected == (1,)
         assert keepalive.find_lost() == ()
-    knocking.join()
-    assert connected == [b""]
+    with strangers[0]:
+        assert strangers[0].recv(1) == b""
 
 
 def test_strangers_are_not_listened_to_when_the_time_is_up(monkeypatch):
     """The story: the limit counted only while nobody knocked: some could hold a launch for ever."""
     monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.0)
-    alone, tell = Alone(), Alone.broadcast
-    strangers = []
-
-    def knock(document: bytes) -> bytes:
-        tell(alone, document)
-        strangers.append(socket.create_connection(alone.where["addresses"][0]))
-        strangers[0].sendall(bytes(20))
-        return document
-
-    monkeypatch.setattr(alone, "broadcast", knock)
+    strangers: list[socket.socket] = []
+    alone = Alone(lambda: strangers.append(alone.connect(bytes(20))))
     Keepalive(alone).close()
     with strangers[0], pytest.raises(ConnectionResetError):
         strangers[0].recv(1)
@@ -100,17 +92,12 @@ def test_strangers_are_not_listened_to_when_the_time_is_up(monkeypatch):
 
 def test_rank_that_gave_up_before_it_was_accepted_is_not_lost():
     """The story: it counted as one whose host is lost, and the job was ended."""
-    alone = Alone()
 
     def give_up() -> None:
-        alone.is_told.wait()
-        with socket.create_connection(alone.where["addresses"][0]) as connection:
-            connection.sendall(bytes.fromhex(alone.where["token"]) + (1).to_bytes(4, "big"))
+        alone.connect(bytes.fromhex(alone.where["token"]) + (1).to_bytes(4, "big")).close()
 
-    giving_up = threading.Thread(target=give_up)
-    giving_up.start()
+    alone = Alone(give_up)
     with Keepalive(alone) as keepalive:
-        giving_up.join()
         assert keepalive.unconnected == (1,)
         assert keepalive.find_lost() == ()
 
@@ -130,14 +117,10 @@ def listening_addresses(*, but: Collection[str] = ()) -> set[str]:
 
 def test_rank_listens_on_the_chosen_addresses_alone(monkeypatch):
     """The story: it listened on every interface of the host, also where no rank could come from."""
-    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.5)
-    alone, found = Alone(), []
+    monkeypatch.setattr("launch.liveness.keepalive._SET_UP_LIMIT_S", 0.0)
+    found: list[set[str]] = []
     before = open_sockets()  # of MPI, where another test has started it in this process
-    looking = threading.Thread(
-        target=lambda: alone.is_told.wait() and found.append(listening_addresses(but=before))
-    )
-    looking.start()
+    alone = Alone(lambda: found.append(listening_addresses(but=before)))
     Keepalive(alone, ["127.0.0.0/8"]).close()
-    looking.join()
     assert found == [{"127.0.0.1"}]
     assert [address for address, _ in alone.where["addresses"]] == ["127.0.0.1"]
