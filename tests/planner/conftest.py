@@ -37,6 +37,9 @@ AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 GUARD_S = 240
 """No test waits longer; none should wait nearly as long."""
 
+END_LIMIT_S = 60
+"""Until processes have ended of which nothing is needed any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -216,10 +219,9 @@ def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
     folder.mkdir()
     command = CommandLine(folder)
     yield command
-    left = command.processes()
-    if left:
-        time.sleep(3)  # what was killed from outside may need a moment
-        left = command.processes()
+    give_up = time.monotonic() + END_LIMIT_S
+    while (left := command.processes()) and time.monotonic() < give_up:
+        time.sleep(0.05)  # what was killed from outside may need a moment
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left

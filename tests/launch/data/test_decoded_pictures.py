@@ -146,14 +146,18 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from conftest import Squares
 from launch.data.decoded_pictures import DecodedPictures
-decoded = DecodedPictures(Squares(2000, log=Path(sys.argv[2])), threads=2)
+class Slower(Squares):  # from the thousandth on
+    def pixels(self, index):
+        time.sleep(float(sys.argv[3]) * (index >= 1000))
+        return super().pixels(index)
+decoded = DecodedPictures(Slower(2000, log=Path(sys.argv[2])), threads=2)
 decoded.fill(range(2000))
 """
 
 
-def start_filling(log: Path) -> subprocess.Popen[bytes]:
+def start_filling(log: Path, *, pause_s: float = 0.0) -> subprocess.Popen[bytes]:
     folder = str(Path(__file__).parent)
-    return subprocess.Popen([sys.executable, "-c", FILLING, folder, str(log)])
+    return subprocess.Popen([sys.executable, "-c", FILLING, folder, str(log), str(pause_s)])
 
 
 @pytest.mark.long
@@ -168,7 +172,7 @@ def test_two_processes_fill_at_once(squares, tmp_path):
 
 def test_process_killed_while_it_fills_leaves_sound_pictures_only(squares, tmp_path):
     log = tmp_path / "log"
-    filler = start_filling(log)
+    filler = start_filling(log, pause_s=0.1)  # it is not done before it is killed
     while not log.exists() or log.stat().st_size < 500:
         assert filler.poll() is None
         time.sleep(0.001)
