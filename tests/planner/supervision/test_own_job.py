@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,16 @@ from planner.supervision.own_job import recorded_job
 from planner.supervision.supervisor import JOB_VARIABLE
 
 
-@pytest.fixture
-def db(tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def _limits(monkeypatch):
+    """Let it write often, and let its end wait for as long as a busy machine takes."""
     monkeypatch.delenv(JOB_VARIABLE, raising=False)
     monkeypatch.setattr(own_job, "_WRITE_EVERY_S", 0.02)
+    monkeypatch.setattr(own_job, "_END_LIMIT_S", 60.0)
+
+
+@pytest.fixture
+def db(tmp_path):
     path = str(tmp_path / "planner.db")
     Store.open(path).close()
     return path
@@ -94,8 +101,7 @@ def test_missing_database_is_not_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_database_that_is_made_meanwhile_gets_the_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(own_job, "_WRITE_EVERY_S", 0.02)
+def test_database_that_is_made_meanwhile_gets_the_row(tmp_path):
     db = str(tmp_path / "planner.db")
     with recorded_job(db, JobKind.TUNE) as job:
         job.report(WorkProgress(doing="loading"), plan_id=2)
@@ -106,27 +112,35 @@ def test_database_that_is_made_meanwhile_gets_the_row(tmp_path, monkeypatch):
     assert (rows(db)[0].state, rows(db)[0].plan_id) == (JobState.DONE, 2)
 
 
-def test_locked_database_holds_nothing_up_and_is_left_out(db, monkeypatch):
-    """The end is tried for a moment; the steps before it wait for nothing."""
-    monkeypatch.setattr(own_job, "_LOCK_TIMEOUT_S", 3.0)  # a busy machine reports in less
-    monkeypatch.setattr(own_job, "_END_LIMIT_S", 60.0)
-    connection = sqlite3.connect(db, isolation_level=None)
-    connection.execute("BEGIN EXCLUSIVE")
-    began = time.monotonic()
-    with recorded_job(db, JobKind.PROBE) as job:
+def test_steps_wait_for_no_database_that_is_locked(db, monkeypatch):
+    monkeypatch.setattr(own_job, "_LOCK_TIMEOUT_S", 60.0)
+    with (
+        closing(sqlite3.connect(db, isolation_level=None)) as other,
+        recorded_job(db, JobKind.PROBE) as job,
+    ):
+        other.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
         for _ in range(1000):
             job.report(WorkProgress(doing="measuring"))
         reported_s = time.monotonic() - began
-    connection.execute("COMMIT")
-    connection.close()
+        other.execute("COMMIT")
     assert reported_s < own_job._LOCK_TIMEOUT_S
+
+
+def test_database_that_stays_locked_is_left_out(db, monkeypatch):
+    """The end is tried for a moment."""
+    monkeypatch.setattr(own_job, "_LOCK_TIMEOUT_S", 0.05)
+    with closing(sqlite3.connect(db, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with recorded_job(db, JobKind.PROBE) as job:
+            job.report(WorkProgress(doing="measuring"))
+        other.execute("COMMIT")
     assert rows(db) == []
 
 
 def test_end_is_written_though_the_database_is_locked_at_first(db, monkeypatch):
     """Once the end was tried a single time: a command that was done was shown as interrupted."""
     monkeypatch.setattr(own_job, "_LOCK_TIMEOUT_S", 0.05)
-    monkeypatch.setattr(own_job, "_END_LIMIT_S", 60.0)
     connection = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
     unlock = threading.Timer(0.7, connection.execute, ["COMMIT"])
     with recorded_job(db, JobKind.PROBE) as job:
