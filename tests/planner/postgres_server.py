@@ -7,7 +7,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ import uuid
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from free_ports import free_port
 
 _GUARD_S = 120
 _SETTINGS = {
@@ -80,7 +81,7 @@ class PostgresServer:
         self._programs = programs
         self._settings = _SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
         self._emptied: str | None = None
 
     def __enter__(self) -> PostgresServer:
@@ -206,9 +207,3 @@ _PR_SET_PDEATHSIG = 1
 def _end_with_parent() -> None:
     """Tests that are killed must not leave a server behind."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 
 ROOT = Path(__file__).parents[3]
 NAME = "ddlplan.example"
@@ -32,13 +33,6 @@ def require(program: str, *, package: str) -> str:
             pytest.fail(f"SERVICE_TOOLS=required, but {reason}")
         pytest.skip(reason)
     return found
-
-
-def free_port() -> int:
-    """Give a port that nobody has; whoever takes it has to be quick."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from selenium.common import WebDriverException
 sys.path.append(str(Path(__file__).parent))
 
 from browsers import Browser, chromium
-from places import free_port
+from free_ports import free_port
 from serving import Serving, serving
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

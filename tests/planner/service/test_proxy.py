@@ -18,7 +18,8 @@ sys.path.append(str(Path(__file__).parent))
 
 from browsers import chromium
 from filled_store import fill
-from places import NAME, Proxy, free_port, nginx_before, require, ssh_forward
+from free_ports import free_port
+from places import NAME, Proxy, nginx_before, require, ssh_forward
 from serving import Serving, serving
 
 from planner.api import plans

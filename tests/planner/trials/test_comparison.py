@@ -8,7 +8,6 @@ from dataclasses import replace
 from statistics import fmean
 
 import pytest
-from raced_turns import turns
 
 from planner.trials.comparison import (
     PairNoise,
@@ -19,6 +18,7 @@ from planner.trials.comparison import (
 )
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
+from tests.planner.trials.raced_turns import turns
 
 
 def noisy_pairs(rng: random.Random, count: int, autocorrelation: float) -> list[float]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from raced_turns import finished, turns
 
 from planner.trials.comparison import PairNoise
 from planner.trials.drift import drift_deviation, fit_log_times, rate_interval, remove_drift
 from probes.timing import Interval
+from tests.planner.trials.raced_turns import finished, turns
 
 
 def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():

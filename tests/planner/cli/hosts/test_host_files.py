@@ -14,7 +14,7 @@ from host_file_cases import CANARY, MALFORMED, UNSAFE
 from launch.errors import HostFileError
 from planner.jobs.hosts import Hosts
 
-MANY = Path(__file__).parents[2] / "many_command_lines.py"
+MANY = Path(__file__).with_name("many_command_lines.py")
 CASES = [(content, line, token, 2) for content, line, token, _ in MALFORMED]
 CASES += [(content, line, token, 7) for content, line, token in UNSAFE]
 SAMPLE = CASES[::41]

@@ -16,6 +16,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 from browsers import Browser, chromium
+from free_ports import free_port
 from imagined_lab import Lab, fill
 from serving import Serving, serving
 
@@ -83,7 +84,9 @@ def watching(folder: Path) -> Iterator[Watched]:
     """Serve the database of a folder, and sign a browser in."""
     with (
         chromium(folder) as browser,
-        serving(folder, "--allow-actions", has_token_file=False) as server,
+        serving(
+            folder, "--port", free_port(), "--allow-actions", has_token_file=False
+        ) as server,  # which may be started again
     ):
         browser.open(server.address)
         yield Watched(browser, server, folder)
@@ -216,9 +219,7 @@ def test_a_page_says_that_a_server_which_was_started_again_does_not_know_it(watc
     watched.open("/plans/1")
     watched.wait_until_live()
     assert watched.run("return document.querySelector('button[data-copy]').hidden") is False
-    port = watched.server.address.split("/")[2].partition(":")[2]
     watched.server.stop()
-    watched.server.options += ("--port", port)
     watched.server.start()
     said = "return document.getElementById('live-state').textContent"
     watched.wait_for(lambda: "Signed out" in str(watched.run(said)), "why it is not live")
