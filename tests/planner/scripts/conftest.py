@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch_stand_in import write_torch
 
 TRAIN = """
 import signal, sys
@@ -40,6 +41,19 @@ for (inputs,) in torch.utils.data.DataLoader(data, batch_size=batch):
 print("threads", torch.get_num_threads(), "batch", batch, flush=True)
 finish()
 """
+TUNED = """
+import sys, time
+from torch.optim.optimizer import SGD
+from torch.utils.data.dataloader import DataLoader
+
+open("left_behind", "w").close()
+optimizer = SGD()
+for _ in DataLoader([int(sys.argv[2])] * int(sys.argv[1])):
+    time.sleep(0.005)
+    optimizer.step()
+"""
+"""Stands for it while it is tuned, with a stand-in for torch: a search starts it many times."""
+
 STEPS = "100000"
 
 
@@ -59,7 +73,8 @@ def script_folder(
 ) -> Path:
     """A folder with a script, the database of a search for it, and what that said as JSON."""
     folder = tmp_path_factory.mktemp("script")
-    (folder / "train.py").write_text(TRAIN)
+    write_torch(folder)
+    (folder / "train.py").write_text(TUNED)
     (folder / "planner.db").write_bytes(probed_database.read_bytes())
     line = command_line(folder)
     limits = ("--budget", "40s", "--trials", "1", "--choices", "batch=32,64", "--json")
@@ -86,6 +101,7 @@ def plan_id(script_folder: Path) -> int:
 @pytest.fixture
 def tuned_script(ddlplan: Any, script_folder: Path) -> Any:
     """The command in a folder with the script and its plan."""
-    for name in ("train.py", "planner.db", "out"):
+    (ddlplan.folder / "train.py").write_text(TRAIN)
+    for name in ("planner.db", "out"):
         (ddlplan.folder / name).write_bytes((script_folder / name).read_bytes())
     return ddlplan

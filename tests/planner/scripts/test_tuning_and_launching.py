@@ -1,4 +1,4 @@
-"""A real script, tuned and launched: what is stored, what runs, and how its end is told."""
+"""A script, tuned and launched: what is stored, what runs, and how its end is told."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_tune_says_which_values_it_tries_and_which_is_the_users_own(script_said)
 
 def test_trials_leave_nothing_in_the_folder_of_the_user(script_folder):
     assert {path.name for path in script_folder.iterdir()} == {
-        *("train.py", "planner.db", "out", "said"),
+        *("train.py", "torch", "planner.db", "out", "said"),
     }
 
 
@@ -67,19 +67,19 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
 
 
 @pytest.mark.parametrize(
-    ("steps", "end", "words", "changes"),
+    ("end", "words", "changes"),
     [
-        ("5", "raise", f"ModuleNotFoundError: No module named 'weights' in {sys.executable}", {}),
-        ("0", "well", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
+        ("raise", f"ModuleNotFoundError: No module named 'weights' in {sys.executable}", {}),
+        ("well", "batch 32", {"options": {"batch": 32, "step_regex": "step"}}),
     ],
 )
 def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
-    tuned_script, command, plan_id, steps, end, words, changes
+    tuned_script, command, plan_id, end, words, changes
 ):
     """With --step-regex only its exit code was said."""
     if changes:
         plan_id = import_changed(tuned_script, plan_id, **changes)
-    ended = tuned_script.run("launch", "--plan", plan_id, *command(steps, end))
+    ended = tuned_script.run("launch", "--plan", plan_id, *command("0", end))
     assert ended.code == 1
     assert f"the script has ended, exit code 1: {words}" in ended.errors[-1]
     assert "shim.py" not in ended.err
