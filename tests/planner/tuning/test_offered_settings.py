@@ -11,7 +11,9 @@ from planner.trials.result import Outcome, Role
 from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, Search
 
 ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
-AUTO = replace(REQUEST, precision="auto")
+THREADS = replace(REQUEST, strategies=("threads",))
+"""What is offered is the same with every strategy, and a search of one takes a part of the time."""
+AUTO = replace(THREADS, precision="auto")
 
 
 def gain(recorded: Recorded, **factors: float) -> None:
@@ -26,7 +28,7 @@ def gain(recorded: Recorded, **factors: float) -> None:
 
 def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
     gain(recorded, bf16=0.5, bf16_internal=0.8)
-    outcome = Search(store, recorded, AUTO, ANY_PRECISION).tune()
+    outcome = Search(store, recorded, replace(REQUEST, precision="auto"), ANY_PRECISION).tune()
     best = outcome.plan.plan
     assert best.precision == "bf16"
     assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
@@ -62,10 +64,10 @@ def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
 
 def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
     case = replace(CASE, inputs=("files", "cache"))
-    Search(store, recorded, REQUEST, case).tune()
+    Search(store, recorded, THREADS, case).tune()
     assert "cache" in {plan.input for _, plan in recorded.ran}
     without = Recorded()
-    best = Search(store, without, replace(REQUEST, no_cache=True), case).tune().plan.plan
+    best = Search(store, without, replace(THREADS, no_cache=True), case).tune().plan.plan
     assert {plan.input for _, plan in without.ran} == {"files"}
     assert best.input == "files"  # though trials of the first search are remembered
 
@@ -107,7 +109,7 @@ def test_compile_time_is_charged_over_the_epochs_of_the_training(
     known = recorded.sample_s
     recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
     recorded.compile_s = lambda plan: 60.0 if plan.compile else None
-    request = replace(REQUEST, epochs=epochs, budget_s=500)
+    request = replace(THREADS, epochs=epochs, budget_s=500)
     outcome = Search(store, recorded, request, COMPILES).tune()
     assert any(plan.compile for _, plan in recorded.ran)
     assert outcome.plan.plan.compile is is_compiled
@@ -133,7 +135,7 @@ def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compi
         return 2.0 if is_cached else 60.0
 
     recorded.compile_s = compile_s
-    long = replace(REQUEST, epochs=1000, budget_s=500)
+    long = replace(THREADS, epochs=1000, budget_s=500)
     outcome = Search(store, recorded, long, COMPILES).tune()
     kept = {
         trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
