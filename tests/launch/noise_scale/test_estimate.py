@@ -8,7 +8,6 @@ import pytest
 from launch.noise_scale.estimate import NoiseEstimate, StepNoise, step_noise
 
 SHARES = (32, 8, 24, 4)
-BATCH = sum(SHARES)
 TRUE = 40.0
 """Scale of the gradients below, in samples: more noise than a batch averages out."""
 

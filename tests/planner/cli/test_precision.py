@@ -10,6 +10,7 @@ import pytest
 NO_PRODUCTS = f"{Path(__file__).parents[2] / 'launch/cases/precision_cases.py'}:NoProducts"
 
 
+@pytest.mark.long
 def test_bf16_alone_where_it_is_no_good_is_no_plan_and_leaves_nothing_behind(ddlplan):
     arguments = ("tune", "--use-case", NO_PRODUCTS, "--precision", "bf16", "--budget", "60s")
     ended = ddlplan.run(*arguments, "--json")
