@@ -60,7 +60,7 @@ class Browser:
     def wait_until_gone(self, selector: str) -> None:
         """Wait for a page without such an element, after a click that leads there."""
         wait = importlib.import_module("selenium.webdriver.support.wait")
-        wait.WebDriverWait(self.driver, 30).until(lambda _: not self.all(selector))
+        wait.WebDriverWait(self.driver, 120).until(lambda _: not self.all(selector))
 
     def errors(self) -> list[str]:
         """Give what the console has said since the last call, but for refused pages themselves."""
@@ -114,7 +114,7 @@ def chromium(
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     service = Service(str(shutil.which("chromedriver")), env={**os.environ, "HOME": str(folder)})
     driver = Chrome(options=options, service=service)
-    driver.set_page_load_timeout(60)
+    driver.set_page_load_timeout(120)
     try:
         yield Browser(driver)
     finally:

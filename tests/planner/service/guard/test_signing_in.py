@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import psutil
 import pytest
+from free_ports import free_port
 from serving import Serving, serving, sign_in
 
 from planner.errors import RefusedError, UsageError
@@ -225,14 +226,14 @@ def test_a_server_that_others_could_use_is_not_started(tmp_path):
 
 def test_a_token_file_is_made_and_its_cookies_are_good_after_a_restart(tmp_path, own_locks):
     file = tmp_path / "token"
-    with serving(tmp_path, "--token-file", str(file), has_token_file=False) as first:
+    options = ["--token-file", str(file), "--port", str(free_port())]
+    with serving(tmp_path, *options, has_token_file=False) as first:
         assert file.stat().st_mode & 0o777 == 0o600
         assert "token=" not in first.out
         first.token = file.read_text().strip()
         assert first.ask("/api/v1/plans").status == 200
         cookie = sign_in(first)
         first.stop()
-    options = ["--token-file", str(file), "--port", str(first.port)]
     with serving(tmp_path, *options, has_token_file=False) as second:
         assert file.read_text().strip() == first.token
         assert second.ask("/api/v1/plans", token=None, cookie=cookie).status == 200
