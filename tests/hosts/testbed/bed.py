@@ -8,6 +8,7 @@ shared but for `Testbed.scratch`, which is a path that leads to another folder o
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Sequence
@@ -109,6 +110,14 @@ class TestHost:
         found = {int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()}
         inside = {pid for pid in found if network_of(pid) == network} | self.group.pids()
         return {pid for pid in inside - self._own() if is_alive(pid)}
+
+    def command_lines(self) -> dict[int, list[str]]:
+        """Give the words of each of these processes, the oldest first, unless it ends meanwhile."""
+        found = {}
+        for pid in sorted(self.pids()):
+            with contextlib.suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return found
 
     def _own(self) -> set[int]:
         return {self.space.pid} | ({self._daemon.pid} if self._daemon else set())

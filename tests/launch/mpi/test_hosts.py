@@ -123,7 +123,7 @@ def test_job_that_is_stopped_while_a_host_is_cut_off_leaves_no_process_either(te
     with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
         wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
         bed.cut(bed.hosts[1])
-    assert bed.left_over(patience_s=30) == set()
+    assert bed.left_over() == set()
 
 
 def test_rank_that_fails_ends_the_job_on_every_host(testbed):
@@ -151,7 +151,7 @@ def test_job_whose_starter_is_killed_leaves_no_process_on_any_host(testbed):
     with job_on(bed, "hello_rank", "wait") as job:
         wait_for(job, *BOTH)
         job._process.kill()
-    assert bed.left_over(patience_s=30) == set()
+    assert bed.left_over() == set()
 
 
 def test_host_that_lets_nobody_in_ends_the_job_before_any_rank_runs(testbed):
@@ -171,4 +171,4 @@ def test_host_that_is_cut_off_ends_its_own_ranks_though_they_still_talk(testbed)
         wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
         bed.cut(bed.hosts[1])
         assert job.wait() != 0
-        assert bed.left_over(patience_s=30) == set()
+        assert bed.left_over() == set()

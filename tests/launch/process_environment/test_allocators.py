@@ -59,7 +59,7 @@ def test_a_worker_without_the_library_of_its_plan_fails(training):
     """The loader only prints that it leaves a library out, and the plan would be another one."""
     plan = Plan(strategy="sequential", node_batch=8, allocator="jemalloc")
     with training.start(training.task("Sgd", plan)) as group:
-        failure = explain_failure(group, group.next_event(30))
+        failure = explain_failure(group, group.next_event(120))
     assert failure.error == "InvalidPlanError"
     assert "allocator=jemalloc and a loader that left it out" in failure.message
 

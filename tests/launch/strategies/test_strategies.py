@@ -27,7 +27,7 @@ from launch.workers.group import explain_failure
 TF32_TOLERANCE = 2e-2
 LAST, ALL = slice(-1, None), slice(None)
 """Of the plans of a strategy: the last one has micro-batches."""
-END_LIMIT_S = 30
+END_LIMIT_S = 60
 """From a worker's last step until nothing of its group is left. Far more than that takes, as a CI
 machine may be slow: where nothing ends those that wait for a lost worker, they wait for ever."""
 
@@ -151,7 +151,7 @@ def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
 def test_a_fused_form_that_does_not_exist_is_refused(home):
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     with home.training.start(home.training.task("WholeTensors", plan)) as group:
-        failure = explain_failure(group, group.next_event(30))
+        failure = explain_failure(group, group.next_event(120))
     assert failure.error == "InvalidPlanError"
     assert "NormalisedSgd" in failure.message
 
@@ -237,7 +237,7 @@ def test_a_plan_of_an_unknown_strategy_is_refused():
 def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(name, training):
     plan = Plan(strategy=name, node_batch=16, processes=2, replicas=1)
     with training.start(training.task("Sgd", plan)) as group:
-        failure = explain_failure(group, group.next_event(30))
+        failure = explain_failure(group, group.next_event(120))
     assert failure.error == "InvalidPlanError"
 
 

@@ -51,12 +51,8 @@ class Job:
 
     def pids(self, host, words: str) -> list[int]:
         """Give the processes of a host whose command line has these words, parents first."""
-        found = []
-        for pid in sorted(host.pids()):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if words.encode() in b" ".join(line) and b"python" in line[0]:
-                found.append(pid)
-        return found
+        lines = host.command_lines().items()
+        return [pid for pid, line in lines if words in " ".join(line) and "python" in line[0]]
 
     def workers(self, host) -> list[int]:
         servers = self.pids(host, "launch.workers.fork_server")
@@ -64,8 +60,8 @@ class Job:
 
     def logins(self, host) -> list[int]:
         """Give the processes of sshd that hold a host's logins."""
-        lines = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in host.pids()}
-        return [pid for pid, line in lines.items() if line.startswith(b"sshd")]
+        lines = host.command_lines().items()
+        return [pid for pid, line in lines if line[0].startswith("sshd")]
 
     def mpirun(self) -> int:
         (found,) = (
@@ -84,7 +80,7 @@ def parent_of(pid: int) -> int:
 def job(tuned, testbed, cases) -> Iterator[Job]:
     bed = testbed(2)
     yield Job(tuned, bed, f"{cases}:Steady")
-    assert bed.left_over(patience_s=15) == set()
+    assert bed.left_over() == set()
 
 
 def test_worker_that_is_killed_is_named_with_its_host(job):

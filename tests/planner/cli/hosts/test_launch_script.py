@@ -69,6 +69,7 @@ COMMAND = (
     *("train.py",),
 )
 WITHOUT_END = "100000000"
+PART = "launch.scripts.host_part"
 
 
 @pytest.fixture
@@ -168,7 +169,8 @@ def test_end_of_any_process_ends_all_of_them_on_all_hosts(ddlplan: Any, bed: Any
     assert bed.left_over() == set()
 
     process = launched()
-    (part,) = [pid for pid in bed.hosts[1].pids() if is_part(pid)]
+    lines = bed.hosts[1].command_lines().items()
+    (part,) = [pid for pid, words in lines if PART in words and words[0] == sys.executable]
     os.kill(part, signal.SIGKILL)
     ended = ddlplan.end(process)
     assert ended.code == 1, ended.err
@@ -186,11 +188,6 @@ def test_end_of_any_process_ends_all_of_them_on_all_hosts(ddlplan: Any, bed: Any
     assert bed.left_over() == set()
     states = [training["state"] for training in ddlplan.data("runs", "list")]
     assert sorted(states) == ["cancelled", "failed", "failed", "interrupted"]
-
-
-def is_part(pid: int) -> bool:
-    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return b"launch.scripts.host_part" in words and words[0] == sys.executable.encode()
 
 
 def test_plans_with_other_batches_are_refused_before_anything_starts(ddlplan: Any, bed: Any):

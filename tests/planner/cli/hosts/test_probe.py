@@ -76,7 +76,8 @@ def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_mea
     bed = testbed(3, rate="20mbit")
     process = probe(bed, "--json")
     ddlplan.wait_until(lambda: probes_stored(ddlplan) == 3, "a probe of each host")
-    (rank,) = (pid for pid in bed.hosts[2].pids() if "planner.cluster_tuning.rank" in words_of(pid))
+    lines = bed.hosts[2].command_lines().items()
+    (rank,) = (pid for pid, words in lines if "planner.cluster_tuning.rank" in words)
     os.kill(rank, signal.SIGKILL)
     ended = ddlplan.end(process)
     assert ended.code == 0, ended.err
@@ -94,7 +95,3 @@ def probes_stored(command):
         return 0
     (names,) = command.query("SELECT count(*) FROM sqlite_master WHERE name = 'probes'")
     return command.query("SELECT count(*) FROM probes")[0][0] if names[0] else 0
-
-
-def words_of(pid):
-    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
