@@ -16,6 +16,9 @@ from launch.checkpoints.worker_part import is_per_element
 from launch.errors import CheckpointError
 from launch.local_group.shared_parameters import flat_view
 
+_RATES = ("lr", "initial_lr")
+"""Settings that `launch.training.schedule.scale_learning_rates` scales with the batch."""
+
 
 def restore(
     live: TrainingState,
@@ -33,7 +36,8 @@ def restore(
         schedules: Of the worker, freshly made.
         checkpoint: To restore from.
         global_batch: Of this job. A schedule counts steps: where the checkpoint's steps had another
-            size, it resumes from where it would be had all had this one.
+            size, it resumes from where it would be had all had this one. A learning rate without a
+            schedule, which may go with that size, is then this job's.
 
     Raises:
         CheckpointError: It is one of another model or optimizer.
@@ -46,7 +50,7 @@ def restore(
     takes_settings = None not in stored
     try:
         for optimizer in live.optimizers:
-            _restore_optimizer(optimizer, checkpoint, settings=takes_settings)
+            _restore_optimizer(optimizer, checkpoint, settings=takes_settings, rates=is_same_batch)
         for schedule, state in zip(schedules, stored, strict=True):
             if takes_settings and state is not None:
                 schedule.load_state_dict(state)
@@ -90,7 +94,9 @@ def _advance(schedule: LRScheduler, steps: int) -> None:
 
 
 @torch.no_grad()
-def _restore_optimizer(live: OptimizerParts, checkpoint: Checkpoint, *, settings: bool) -> None:
+def _restore_optimizer(
+    live: OptimizerParts, checkpoint: Checkpoint, *, settings: bool, rates: bool
+) -> None:
     optimizer = live.optimizer
     kind = type(optimizer).__name__
     if checkpoint.optimizer_kinds != {kind}:
@@ -103,7 +109,7 @@ def _restore_optimizer(live: OptimizerParts, checkpoint: Checkpoint, *, settings
     for group, names in zip(optimizer.param_groups, live.names, strict=True):
         group_of.update(dict.fromkeys(names, group))
         if settings and (found := checkpoint.settings_of(list(names))):
-            _set(group, found)
+            _set(group, {key: one for key, one in found.items() if rates or key not in _RATES})
     last, whole = "", dict[str, Any]()
     for piece in live.pieces:
         if piece.name != last:  # the pieces of a parameter follow one another

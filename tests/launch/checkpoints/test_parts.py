@@ -308,6 +308,21 @@ def test_a_schedule_goes_on_from_where_other_batches_would_have_brought_it(tmp_p
     assert (rates[-1]["lr"], rates[-1]["momentum"]) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("global_batch", "rate"), [(SAMPLES, 0.1), (SAMPLES // 2, 0.05)])
+def test_a_rate_without_schedule_is_that_of_the_batch_that_goes_on(global_batch, rate, tmp_path):
+    """The story: with `--lr-scaling linear` and another `--global-batch`, the rate stayed that of
+    the old batch."""
+    train(Layers, momentum_sgd, batches()[:1], workers=0, save=tmp_path)
+    path, made = find_latest(tmp_path).path, []
+
+    def make_scaled(parameters):
+        made.append(torch.optim.SGD(parameters, lr=0.05, momentum=0.9))
+        return made[-1]
+
+    train(Layers, make_scaled, [], workers=0, resume=path, global_batch=global_batch)
+    assert made[-1].param_groups[0]["lr"] == rate
+
+
 class UnwritableSchedule(lr_scheduler.StepLR):
     def __init__(self, optimizer):
         self.rule = lambda rate: rate / 2
