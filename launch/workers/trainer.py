@@ -192,15 +192,13 @@ class Trainer:
         Raises:
             CheckpointError: It is needed, and cannot be written.
         """
-        is_first = self._task.local_rank == 0
-        if is_first:
-            self._reporter.send(StepsPaused())
+        self._report_pause()
         try:
             checkpointer.save(self.progress, self._sampler.split)
         except CheckpointError as error:
             if is_needed:
                 raise
-            if is_first:
+            if self._task.local_rank == 0:
                 self._reporter.send(Warned(message=f"{error}: the training does without it"))
 
     def train(self, checkpointer: Checkpointer) -> bool:
@@ -216,6 +214,7 @@ class Trainer:
             if directive.stop:
                 return False
             if directive.node_batches is not None:
+                self._report_pause()  # a step of another size may have to be compiled
                 self._sampler.split = NodeSplit(directive.node_batches, self._task.node)
         return True
 
@@ -327,8 +326,7 @@ class Trainer:
             NotFiniteError: The loss is NaN or infinite; on every worker of all nodes.
         """
         assert self._validation is not None, "a training has a checkpointer"
-        if self._task.local_rank == 0:
-            self._reporter.send(StepsPaused())
+        self._report_pause()
         epoch = self.progress.epoch
         loss = self._validation.run(epoch)
         if loss is not None and not self._allow_nan:
@@ -336,6 +334,11 @@ class Trainer:
         self.progress = self.progress.next_epoch()
         if self._task.best_weights is not None and loss is not None and math.isfinite(loss):
             self._keep_if_best(loss, self._task.best_weights)
+
+    def _report_pause(self) -> None:
+        """Report that the next step may take any time."""
+        if self._task.local_rank == 0:
+            self._reporter.send(StepsPaused())
 
     def _keep_if_best(self, loss: float, weights: str) -> None:
         """Keep the weights if no validation before had a lower loss."""

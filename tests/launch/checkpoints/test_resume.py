@@ -23,7 +23,7 @@ from launch.gradient_sync.node_channel.requests import Directive
 from launch.gradient_sync.node_channel.step_server import StepServer
 from launch.job import CheckpointConfig
 from launch.plan import Plan
-from launch.reports import CheckpointSaved, StepDone, StrategyPrepared, Warned
+from launch.reports import CheckpointSaved, StepDone, StepsPaused, StrategyPrepared, Warned
 from launch.workers.group import WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
@@ -240,6 +240,19 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_the_training(training,
     for warning in kept.warned:
         assert warning.startswith("worker 0 cannot write a checkpoint into ")
         assert warning.endswith(": the training does without it")
+
+
+def test_steps_of_another_size_may_take_any_time_to_come(training, tmp_path, monkeypatch):
+    """The story: a share that changed was compiled anew, which counted as a hang after a minute."""
+
+    def change(server: Ordering) -> Directive:
+        return Directive(node_batches=(4,) if server.steps == 5 else None)
+
+    monkeypatch.setattr(Ordering, "_next_directive", change)
+    KeptTraining(training, tmp_path).run(SEQUENTIAL, "Sgd")
+    assert [step.samples for step in training.reports(StepDone)] == [8] * 5 + [4] * 30
+    *_, paused = training.reports((StepDone, StepsPaused))[:6]
+    assert isinstance(paused, StepsPaused)
 
 
 def test_a_checkpoint_of_other_data_is_refused(training, tmp_path):
