@@ -83,7 +83,7 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
         time.sleep(_ROOT_CAUSE_GRACE_S)
         reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
-    except Exception as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
         traceback.print_exc()
         reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
@@ -91,7 +91,7 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
     return 0
 
 
-def _describe_failure(error: Exception, use_case: str) -> Failed:
+def _describe_failure(error: BaseException, use_case: str) -> Failed:
     """Describe an error; one that is none of ours with the user's line, where it has one."""
     message = " ".join(str(error).split())[:2000] or "no message"
     line = None if isinstance(error, LaunchError) else find_users_line(error, use_case)

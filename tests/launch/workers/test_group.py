@@ -38,6 +38,14 @@ def test_exception_in_a_step_is_reported_with_its_message_and_the_users_line(pla
     assert "failing.py" in failure.log_tail
 
 
+def test_use_case_that_calls_sys_exit_fails_with_its_words_and_the_users_line(training):
+    """The story: the worker ended with exit code 70, and its log was empty."""
+    with training.start(training.task("Exits", ALONE)) as group:
+        failure = first_failure(group)
+    said = r"SystemExit: there is no loss \(/.*/tiny/failing\.py, line \d+\)"
+    assert re.fullmatch(said, failure.message)
+
+
 @EVERY_PLAN
 def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
     with training.start(training.task("Leaves", plan)) as group:
