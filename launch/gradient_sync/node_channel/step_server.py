@@ -63,7 +63,8 @@ class StepServer:
 
     def set_control_flags(self, *, checkpoint: bool = False, stop: bool = False) -> None:
         """Request something of all nodes after the next step."""
-        self._control_flags |= Directive(checkpoint=checkpoint, stop=stop).flags
+        flags = Directive(checkpoint=checkpoint, stop=stop).flags
+        self._control_flags |= flags  # without a call: a signal may add others in the midst of one
         self._wake()
 
     def find_late_workers(self) -> list[int]:

@@ -14,8 +14,14 @@ import pytest
 import torch
 from torch import nn
 
+from launch.gradient_sync.node_channel import step_server
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
-from launch.gradient_sync.node_channel.requests import RequestClient, Responder, WorkerRequest
+from launch.gradient_sync.node_channel.requests import (
+    Directive,
+    RequestClient,
+    Responder,
+    WorkerRequest,
+)
 from launch.gradient_sync.node_channel.shared_state import DENSE, SharedStepState
 from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
 from launch.system.memory_fence import fence
@@ -70,3 +76,17 @@ def test_gradient_is_written_before_its_flag_and_summed_ones_are_read_after_thei
     state.summed[0] = 1
     assert reducer.find_summed().tolist() == [True]
     assert len(seen) == 3
+
+
+def test_signal_in_the_midst_of_another_request_is_not_lost(descriptors, monkeypatch):
+    """The story: a SIGUSR2 while the rank asked for the checkpoint that was due ended nothing."""
+    server = step_server.StepServer(descriptors, 1)
+
+    def interrupted(**wanted: bool) -> Directive:
+        monkeypatch.undo()
+        server.set_control_flags(stop=True)  # as the handler of the signal does
+        return Directive(**wanted)
+
+    monkeypatch.setattr(step_server, "Directive", interrupted)
+    server.set_control_flags(checkpoint=True)
+    assert server._next_directive() == Directive(checkpoint=True, stop=True)
