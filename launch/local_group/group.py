@@ -53,10 +53,6 @@ class LocalGroup(ABC):
         return None
 
     @abstractmethod
-    def offset_of(self, tensor: Tensor) -> int:
-        """Return the offset of a tensor of `share_bytes` in the node's shared memory."""
-
-    @abstractmethod
     def barrier(self) -> None:
         """Wait, without burning a core, until every worker calls it."""
 
@@ -120,7 +116,7 @@ class LocalProcessGroup(LocalGroup):
         parameters = len(trained_parameters(model))
         memory = self.share_bytes(SharedStepState.num_bytes(participants, parameters))
         self._layout = GradientLayout(
-            state_offset=self.offset_of(memory),
+            state_offset=self._offset_of(memory),
             participants=participants,
             parameters=parameters,
             locations=(),
@@ -128,7 +124,7 @@ class LocalProcessGroup(LocalGroup):
         )
         state = SharedStepState(memory.numpy(), participants, parameters)
         self._reducers = [
-            CrossNodeReducer(state, number, self._descriptors, self.offset_of, replica)
+            CrossNodeReducer(state, number, self._descriptors, self._offset_of, replica)
             for number, replica in zip(numbers, models, strict=True)
         ]
         return self._reducers
@@ -148,7 +144,8 @@ class LocalProcessGroup(LocalGroup):
     def reducers(self) -> Sequence[CrossNodeReducer]:
         return self._reducers
 
-    def offset_of(self, tensor: Tensor) -> int:
+    def _offset_of(self, tensor: Tensor) -> int:
+        """Give the offset of a tensor of `share_bytes` in the node's shared memory."""
         address = tensor.data_ptr()
         for begin, num_bytes, offset in self._regions:
             if begin <= address < begin + num_bytes:
@@ -212,9 +209,6 @@ class SubGroup(LocalGroup):
     def barrier(self) -> None:
         self._wait()
 
-    def offset_of(self, tensor: Tensor) -> int:
-        return self._whole.offset_of(tensor)
-
     def share_bytes(self, num_bytes: int) -> Tensor:
         sizes = self._whole.share_bytes(8 * self._whole.size).view(torch.int64)
         sizes[self._whole.local_rank] = num_bytes
@@ -275,10 +269,6 @@ class LocalThreadGroup(LocalGroup):
 
     def make_reducer(self, model: nn.Module) -> CrossNodeReducer | None:
         return self._rendezvous.reducers[self.local_rank]
-
-    def offset_of(self, tensor: Tensor) -> int:
-        assert self._rendezvous.process is not None, "without other nodes no rank sees the memory"
-        return self._rendezvous.process.offset_of(tensor)
 
     def barrier(self) -> None:
         self._rendezvous.barrier.wait()

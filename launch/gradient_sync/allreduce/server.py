@@ -119,11 +119,11 @@ class AllReduceServer(StepServer):
         super().run()
         self._order.close()
 
-    def _sleep(self, limit_s: float) -> None:
+    def _sleep(self) -> None:
         if self._expects_messages:
             self._socket_wait.sleep(self._backoff.pause_s)
         else:
-            super()._sleep(limit_s)
+            super()._sleep()
 
     @property
     def _expects_messages(self) -> bool:

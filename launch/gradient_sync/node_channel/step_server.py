@@ -81,12 +81,7 @@ class StepServer:
         """Serve the workers until `close`; the body of a thread."""
         while not self._is_closed:
             if not self._serve():
-                self._sleep(self._poll_s)
-
-    @property
-    def _poll_s(self) -> float:
-        """Longest sleep while there is nothing to do."""
-        return _IDLE_POLL_S
+                self._sleep()
 
     def _serve(self) -> bool:
         """Serve what is pending; return whether there was anything."""
@@ -110,9 +105,9 @@ class StepServer:
         control_flags, self._control_flags = self._control_flags, 0
         return Directive.from_flags(control_flags)
 
-    def _sleep(self, limit_s: float) -> None:
-        """Sleep until a worker writes to the wake-up descriptor, or for so long."""
-        if select.select([self._descriptors.wakeup], [], [], limit_s)[0]:
+    def _sleep(self) -> None:
+        """Sleep until a worker writes to the wake-up descriptor, or for a second."""
+        if select.select([self._descriptors.wakeup], [], [], _IDLE_POLL_S)[0]:
             os.eventfd_read(self._descriptors.wakeup)
 
     def _wake(self) -> None:
