@@ -16,7 +16,7 @@ from probes.kernel_files import ROOT, parse_int, read_table, read_text
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 """Unit of processor time in ``/proc``."""
 
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def mapped_bytes(pids: Iterable[int], root: Path = ROOT) -> int:
     """
     statm = (read_text(root / f"proc/{pid}/statm") or "" for pid in pids)
     pages = (fields.split()[1:2] for fields in statm)
-    return sum(int(found[0]) for found in pages if found) * _PAGE_BYTES
+    return sum(int(found[0]) for found in pages if found) * PAGE_BYTES
 
 
 def find_tree(pid: int, root: Path = ROOT) -> tuple[int, ...]:
@@ -103,7 +103,7 @@ def _process_bytes(directory: Path) -> int | None:
         return kib * 1024
     fields = (read_text(directory / "statm") or "").split()
     pages = parse_int(fields[1]) if len(fields) > 1 else None
-    return None if pages is None else pages * _PAGE_BYTES
+    return None if pages is None else pages * PAGE_BYTES
 
 
 def _with_descendants(first: list[_Process], every: list[_Process]) -> list[_Process]:

@@ -15,7 +15,7 @@ from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
 from launch.strategies._gpus import cuda_devices, usable_gpus, why_no_gpu
-from launch.strategies._rules import require, require_distinct_devices
+from launch.strategies._rules import require, require_distinct_devices, require_options
 from launch.strategies._settings import draw, first_guess, gpu_settings
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ class GpuData(Strategy):
     def check(self, plan: Plan) -> None:
         require(plan, replicas=plan.processes)
         require_distinct_devices(plan, plan.processes)
-        if unknown := plan.options.keys() - {_BENCHMARK}:
-            raise InvalidPlanError(
-                f"strategy=gpu_data and options {', '.join(sorted(unknown))}: use {_BENCHMARK}"
-            )
+        require_options(plan, _BENCHMARK)
         if plan.cuda_graph and plan.processes > 1:
             # What goes between GPUs would have to be recorded too, under rules of its own.
             raise InvalidPlanError(

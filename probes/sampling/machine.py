@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from probes.kernel_files import ROOT, read_text
+from probes.usage import TICKS_PER_S
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _IDLE, _IO_WAIT, _STEAL = 3, 4, 7
 """Fields of the first line of ``/proc/stat``: proc_stat(5)."""
 
@@ -38,8 +37,8 @@ def read_counters(root: Path = ROOT) -> MachineCounters:
     received_bytes, sent_bytes = _network_bytes(root)
     return MachineCounters(
         # what comes after the time that a hypervisor took is a part of the first two fields
-        busy_s=(sum(ticks[:_STEAL]) - idle - io_wait) / _TICKS_PER_S,
-        io_wait_s=io_wait / _TICKS_PER_S,
+        busy_s=(sum(ticks[:_STEAL]) - idle - io_wait) / TICKS_PER_S,
+        io_wait_s=io_wait / TICKS_PER_S,
         received_bytes=received_bytes,
         sent_bytes=sent_bytes,
     )

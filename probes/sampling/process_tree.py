@@ -9,10 +9,8 @@ from pathlib import Path
 
 from probes.kernel_files import ROOT
 from probes.sampling.pace import Pace
-from probes.usage import find_tree
+from probes.usage import PAGE_BYTES, TICKS_PER_S, find_tree
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SEARCH_EVERY_S, _SEARCH_PART = 2.0, 0.0005
 
 
@@ -89,7 +87,7 @@ class ProcessTree:
             processes=len(members),
             threads=sum(member.threads for member in members.values()),
             memory_bytes=_private_bytes(members) + shared or None,
-            cpu_s=self._ticks / _TICKS_PER_S,
+            cpu_s=self._ticks / TICKS_PER_S,
         )
 
     def _find_all(self) -> Iterator[int]:
@@ -147,8 +145,8 @@ def _read_member(directory: str) -> _Member | None:
         cpu_ticks=sum(map(int, fields[11:15])),
         threads=int(fields[17]),
         stack_start=int(fields[25]),
-        private_bytes=(resident - shared) * _PAGE_BYTES,
-        shared_bytes=shared * _PAGE_BYTES,
+        private_bytes=(resident - shared) * PAGE_BYTES,
+        shared_bytes=shared * PAGE_BYTES,
     )
 
 
