@@ -53,7 +53,6 @@ class Node:
         rank: This node's number in it.
         cpu: Processors of this node.
         send_report: Receives reports for the user.
-        should_run: Called about once a second; once false, the workers are ended.
         make_server: Makes the server of the workers' requests.
         control_signals: Signals that the job receives.
     """
@@ -64,7 +63,6 @@ class Node:
         rank: int,
         cpu: Cpu,
         send_report: Callable[[Report], None],
-        should_run: Callable[[], bool] = lambda: True,
         *,
         make_server: MakeServer = StepServer,
         control_signals: ControlSignals | None = None,
@@ -74,7 +72,6 @@ class Node:
         self._node_job = job.nodes[rank]
         self._cpu = cpu
         self._send_report = send_report
-        self._should_run = should_run
         self._make_server = make_server
         self._control_signals = control_signals or ControlSignals()
         self._step_watchdog = StepWatchdog(job.hang_timeout_s)
@@ -216,7 +213,7 @@ class Node:
             if self._fault is not None:
                 raise self._fault
             if time.monotonic() >= poll_at:  # by the clock: workers may send without end
-                if not self._should_run() or (self._is_exporting and self._is_to_end):
+                if self._is_exporting and self._is_to_end:
                     return False
                 if hang := self._find_hang(group, steps):
                     self._send_failure(self._explain_hang(hang, group, steps))

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,32 +36,15 @@ def job_of(case: str, directory: Path, plan: Plan = ALONE, epochs: int = 1) -> J
     )
 
 
-def test_job_that_is_not_wanted_any_more_ends_though_its_workers_are_never_silent(
-    two_cores, tmp_path, servers, monkeypatch
-):
-    started = time.monotonic()
-    job = job_of("Sgd", tmp_path, epochs=10**6)
-
-    said, asked, get = [], [], servers.get
-    monkeypatch.setattr(servers, "get", lambda plan=None: asked.append(plan) or get(plan))
-    assert not Node(
-        job,
-        0,
-        two_cores.cpu,
-        said.append,
-        lambda: not any(isinstance(report, StepDone) for report in said),
-    ).train(servers)
-    assert time.monotonic() - started < 60
-    assert ALONE in asked  # whose allocator and way of waiting a process must be started with
-
-
 def test_node_whose_data_never_come_fails_with_the_line_that_waits(
     two_cores, tmp_path, servers, monkeypatch
 ):
     monkeypatch.setattr("launch.rank.node.DATA_TIMEOUT_S", 2.0)
-    said = []
+    said, asked, get = [], [], servers.get
+    monkeypatch.setattr(servers, "get", lambda plan=None: asked.append(plan) or get(plan))
     job = job_of("NoData", tmp_path)
-    assert not Node(job, 0, two_cores.cpu, said.append, lambda: True).train(servers)
+    assert not Node(job, 0, two_cores.cpu, said.append).train(servers)
+    assert ALONE in asked  # whose allocator and way of waiting a process must be started with
     failed = said[-1]
     assert isinstance(failed, JobFailed)
     assert failed.is_hang
