@@ -193,15 +193,18 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
             count += 1
         else:
             with contextlib.suppress(OSError):  # the new one is whole: that suffices
-                remove(path)
+                hide(path)
+    remove_leftovers(folder)
 
 
-def remove(path: Path) -> None:
-    """Remove a checkpoint; it counts as none from the first moment on."""
+def hide(path: Path) -> None:
+    """Rename a checkpoint so that it counts as none, and is removed with what killed writers left.
+
+    So there is never a moment without one while files are removed, which takes long.
+    """
     hidden = path.with_name(f".old-{path.name}")
     shutil.rmtree(hidden, ignore_errors=True)
     path.rename(hidden)
-    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _make_read_error(what: str, error: OSError) -> CheckpointError:

@@ -129,7 +129,7 @@ class CheckpointWriter:
         sync_folder(hidden)
         path = self._folder / folders.name_of(manifest.step)
         if path.exists():
-            folders.remove(path)  # passed over when this training was resumed, and made again
+            folders.hide(path)  # passed over when this training was resumed, and made again
         hidden.rename(path)
         sync_folder(self._folder)
         folders.remove_superseded(

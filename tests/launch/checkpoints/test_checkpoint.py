@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import stat
 import subprocess
@@ -206,6 +207,23 @@ def test_a_damaged_one_is_made_again_under_its_name(folder):
     flip_a_bit(newer / "weights-0.safetensors")
     assert write(folder, 20) == [newer]
     assert find_latest(folder).warnings == ()
+
+
+def test_there_is_one_at_every_moment_in_which_files_are_removed(folder, monkeypatch):
+    """The story: one of the same step was removed before the new one had its name, so that whoever
+    was killed meanwhile had none."""
+    (path,) = write(folder, 20)
+    found, remove = [], shutil.rmtree
+
+    def look(*arguments, **options):
+        found.append(list_checkpoints(folder))
+        remove(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", look)
+    write(folder, 20)
+    assert found
+    assert found == [[path]] * len(found)
+    assert sorted(folder.iterdir()) == [folder / ".lock", path]
 
 
 def test_a_full_disk_costs_the_new_one_only(folder):
