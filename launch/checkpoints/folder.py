@@ -30,6 +30,8 @@ from launch.errors import CheckpointError
 MANIFEST = "manifest.json"
 _MANIFEST_BYTES = 2**26
 """Largest manifest that is read: thousands of workers have some hundred bytes each."""
+_KEPT = 2
+"""Checkpoints that stay in a folder."""
 _NAME = re.compile(r"step-(\d{8,})")
 _HIDDEN = re.compile(r"\.(old-)?step-\d{8,}")
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
@@ -172,7 +174,7 @@ def remove_leftovers(folder: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
+def remove_superseded(folder: Path, step: int) -> None:
     """Remove all but the newest whole checkpoints up to the one of a step.
 
     Those of later steps are removed too: a training that resumed from an earlier one passed them
@@ -181,7 +183,6 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
     Args:
         folder: Of the checkpoints.
         step: Of the checkpoint that was just written.
-        max_checkpoints: Number that stays.
     """
     count = 0
     for path in list_checkpoints(folder):
@@ -189,7 +190,7 @@ def remove_superseded(folder: Path, step: int, *, max_checkpoints: int) -> None:
             is_whole = has_all_files(path)
         except UnreadableCheckpointError:
             continue  # it may be whole
-        if _step_of(path) <= step and count < max_checkpoints and is_whole:
+        if _step_of(path) <= step and count < _KEPT and is_whole:
             count += 1
         else:
             with contextlib.suppress(OSError):  # the new one is whole: that suffices

@@ -40,7 +40,6 @@ class CheckpointWriter:
     Args:
         folder: Created if it is missing, for the user alone.
         group: The workers of the one node that writes.
-        max_checkpoints: Number of checkpoints that stay.
         is_resumed: Whether the training resumes from a checkpoint: the folder may hold some.
 
     Raises:
@@ -48,13 +47,10 @@ class CheckpointWriter:
             would be lost; on every worker.
     """
 
-    def __init__(
-        self, folder: Path, group: LocalGroup, *, max_checkpoints: int = 2, is_resumed: bool = True
-    ) -> None:
+    def __init__(self, folder: Path, group: LocalGroup, *, is_resumed: bool = True) -> None:
         self._folder = folder
         self._is_resumed = is_resumed
         self._group = group
-        self._max_checkpoints = max_checkpoints
         self._rows = group.share_bytes(_ROW_BYTES * group.size).view(group.size, _ROW_BYTES)
         self._lock: int | None = None
         self._run_on_all(self._lock_folder, only_first=True)
@@ -132,9 +128,7 @@ class CheckpointWriter:
             folders.hide(path)  # passed over when this training was resumed, and made again
         hidden.rename(path)
         sync_folder(self._folder)
-        folders.remove_superseded(
-            self._folder, manifest.step, max_checkpoints=self._max_checkpoints
-        )
+        folders.remove_superseded(self._folder, manifest.step)
 
     def _run_on_all(
         self, act: Callable[[], Sequence[FileRecord] | None], *, only_first: bool = False

@@ -42,9 +42,9 @@ def part_of(step: int) -> WorkerPart:
     return WorkerPart({"weight": torch.full((1000,), step, dtype=torch.int64)}, {}, {"others": {}})
 
 
-def open_writer(folder: Path, *, max_checkpoints: int = 2) -> CheckpointWriter:
+def open_writer(folder: Path) -> CheckpointWriter:
     (member,) = LocalThreadGroup.create([()])
-    return CheckpointWriter(folder, member, max_checkpoints=max_checkpoints)
+    return CheckpointWriter(folder, member)
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def folder(tmp_path) -> Path:
     return tmp_path / "kept" / "here"
 
 
-def write(folder: Path, *steps: int, max_checkpoints: int = 2) -> list[Path]:
-    writer = open_writer(folder, max_checkpoints=max_checkpoints)
+def write(folder: Path, *steps: int) -> list[Path]:
+    writer = open_writer(folder)
     try:
         return [writer.save(partial(part_of, step), replace(MANIFEST, step=step)) for step in steps]
     finally:
