@@ -21,7 +21,7 @@ from launch.checkpoints.manifest import FileRecord, Manifest
 from launch.errors import CheckpointError
 from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.local_group.group import LocalGroup
-from launch.system.durable_files import create_private
+from launch.system.durable_files import create_private, explain_os_error, naming_file
 
 
 class BroadcastCheckpoint:
@@ -52,7 +52,12 @@ class BroadcastCheckpoint:
     def __enter__(self) -> Path:
         if self._rank.is_equal(_digest(self._path) if self._is_first else 0):
             return self._path
-        self._broadcast()
+        try:
+            with naming_file(self._copy):
+                self._broadcast()
+        except OSError as error:
+            why = explain_os_error(error)
+            raise CheckpointError(f"the checkpoint cannot be copied: {why}: make room") from error
         return self._path if self._is_source else self._copy
 
     def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:

@@ -13,11 +13,13 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from launch.checkpoints.broadcast import BroadcastCheckpoint
 from launch.checkpoints.checkpoint import Checkpoint
 from launch.checkpoints.folder import find_latest, list_checkpoints, read_manifest
 from launch.checkpoints.manifest import Manifest
@@ -260,6 +262,19 @@ def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointError, match="worker 0 cannot write a checkpoint into"):
         open_writer(tmp_path / "file" / "below")
+
+
+def test_a_copy_that_cannot_be_written_is_one_clear_error(tmp_path):
+    """The story: a host whose disk was full ended in a traceback, and left what it had copied."""
+    (member,) = LocalThreadGroup.create([()])
+    (tmp_path / "file").touch()
+    rank = SimpleNamespace(is_equal=lambda _: False)
+    copy = tmp_path / "file" / "copy"
+    with (
+        pytest.raises(CheckpointError, match=r"^the checkpoint cannot be copied: .*/file/copy: "),
+        BroadcastCheckpoint(tmp_path / "none", copy, member, rank, is_source=False),
+    ):
+        raise AssertionError("it was copied")
 
 
 KILLS = """
