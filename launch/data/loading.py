@@ -117,7 +117,7 @@ def load(
                 yield indices if seed is None else SeededBatch(indices, seed)
 
     if isinstance(dataset, DecodedPictures) and dataset.is_large:
-        work = look_ahead(work, dataset, reads=loader_workers == 0)
+        work = look_ahead(work, dataset)  # without loader processes: a plan has none for these
     loader: DataLoader[Any] = DataLoader(
         dataset if seeds is None else SeededDataset(dataset, read_ahead),
         batch_sampler=keys(),

@@ -36,16 +36,15 @@ class Announced(Protocol):
         """Read a batch by a thread of a pool, for whoever asks for it next."""
 
 
-def look_ahead(work: Work, dataset: Announced, *, reads: bool) -> Work:
+def look_ahead(work: Work, dataset: Announced) -> Work:
     """Give the work of a loader, and announce the samples of the next batches to the data set.
 
     By threads of its own, which end with the iterator: a disk whose queue is full makes whoever
-    adds to it wait. They are started with the first batch, when loader processes have been forked.
+    adds to it wait.
 
     Args:
         work: Samples of each batch.
         dataset: That reads them.
-        reads: Whether the next batch is read here too, as no loader process does it.
     """
     most = max(1, _AHEAD_BYTES // max(1, dataset.sample_bytes))
     waiting: deque[tuple[Indices, BatchSize]] = deque()
@@ -58,7 +57,7 @@ def look_ahead(work: Work, dataset: Announced, *, reads: bool) -> Work:
 
         def give() -> tuple[Indices, BatchSize]:
             first = waiting.popleft()
-            if reads and waiting and waiting[0][0]:
+            if waiting and waiting[0][0]:
                 dataset.read_ahead(waiting[0][0], reading)
             return first
 

@@ -87,7 +87,7 @@ def batches(count, size=16):
 
 def test_samples_of_the_next_batches_are_announced_in_their_order():
     work, dataset = batches(12), Recorded()
-    ahead = look_ahead(iter(work), dataset, reads=True)
+    ahead = look_ahead(iter(work), dataset)
     given = [next(ahead)]
     # 64 MiB are four batches of 16 samples: the fifth makes the first one's turn.
     assert len(dataset.announced) <= 5
@@ -101,7 +101,7 @@ def test_samples_of_the_next_batches_are_announced_in_their_order():
 
 def test_full_queue_of_the_disk_holds_up_nobody():
     dataset = Recorded(is_full=True)
-    ahead = look_ahead(iter(batches(40)), dataset, reads=False)
+    ahead = look_ahead(iter(batches(40)), dataset)
     for _ in range(20):
         next(ahead)
     assert dataset.announced == []
@@ -110,7 +110,7 @@ def test_full_queue_of_the_disk_holds_up_nobody():
 
 
 def test_threads_end_with_the_iterator():
-    ahead = look_ahead(iter(batches(40)), Recorded(), reads=False)
+    ahead = look_ahead(iter(batches(40)), Recorded())
     next(ahead)
     assert any("look-ahead" in thread.name for thread in threading.enumerate())
     ahead.close()
