@@ -11,9 +11,6 @@ from pathlib import Path
 
 from launch.errors import HostFileError
 from launch.hosts.host_line import MAX_HOSTS, Host, HostFileLine
-from launch.hosts.name_resolution import is_this_machine
-
-__all__ = ["Host", "HostList", "expand_hosts", "is_this_machine", "read_host_file"]
 
 _ENTRY = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 """Text between commas; commas in brackets do not count."""

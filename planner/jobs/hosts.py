@@ -11,8 +11,9 @@ from pathlib import Path
 from launch.errors import LaunchError
 from launch.hosts.check import check_hosts
 from launch.hosts.findings import CheckedHosts
-from launch.hosts.host_file import expand_hosts, is_this_machine, read_host_file
+from launch.hosts.host_file import expand_hosts, read_host_file
 from launch.hosts.host_line import Host
+from launch.hosts.name_resolution import is_this_machine
 from launch.hosts.parallel_commands import run_all
 from launch.mpi.command import uses_srun
 from launch.mpi.mpirun import find_mpirun, needs_root_option

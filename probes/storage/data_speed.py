@@ -23,7 +23,7 @@ from probes.child_process import module_command, run_child
 from probes.errors import DataProbeError, InvalidDocumentError
 from probes.hardware import DataSpeed, LocalCopy, ReadRate
 from probes.storage.file_system import find_file_system
-from probes.storage.files import DataFile, DataFiles, list_data
+from probes.storage.files import LISTING_S, DataFile, DataFiles, list_data
 from probes.storage.reading import (
     forget,
     open_latency_s,
@@ -33,7 +33,6 @@ from probes.storage.reading import (
     take,
 )
 
-_LISTING_S = 20.0
 _GRACE_S = 5.0
 _MOST_READERS = 16
 _FIRST_FILES = 64
@@ -59,7 +58,7 @@ def measure_data(path: Path, *, cores: int, local: Path, budget_s: float) -> Dat
     arguments = [f"--budget-s={budget_s}", f"--cores={cores}", f"--local={local}", "--", str(path)]
     ended = run_child(
         module_command("probes.storage.data_speed", *arguments),
-        limit_s=_LISTING_S + budget_s + _GRACE_S,
+        limit_s=LISTING_S + budget_s + _GRACE_S,
     )
     try:
         if ended.document is not None:
@@ -72,7 +71,7 @@ def measure_data(path: Path, *, cores: int, local: Path, budget_s: float) -> Dat
 def _measure(path: Path, *, cores: int, local: Path, budget_s: float) -> Iterator[DataSpeed]:
     """Give what is known after each step."""
     system = find_file_system(path)
-    files = list_data(path, limit_s=_LISTING_S)
+    files = list_data(path)
     found = DataSpeed(
         path=str(path.absolute()),
         file_system=system.kind,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_LISTING_S = 20.0
+LISTING_S = 20.0
 _MOST_SAMPLES = 8192
 
 
@@ -37,7 +37,7 @@ class DataFiles:
     largest: DataFile | None
 
 
-def list_data(path: Path, *, limit_s: float = _LISTING_S) -> DataFiles:
+def list_data(path: Path, *, limit_s: float = LISTING_S) -> DataFiles:
     """List what a data set has; names with a leading dot, and what cannot be read, are left out.
 
     Raises:

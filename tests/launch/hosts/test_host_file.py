@@ -11,9 +11,9 @@ import pytest
 from host_file_cases import MALFORMED, UNSAFE
 
 from launch.errors import HostFileError, UnsafeHostError
-from launch.hosts.host_file import expand_hosts, is_this_machine, read_host_file
+from launch.hosts.host_file import expand_hosts, read_host_file
 from launch.hosts.host_line import Host
-from launch.hosts.name_resolution import resolve
+from launch.hosts.name_resolution import is_this_machine, resolve
 
 
 @pytest.fixture
