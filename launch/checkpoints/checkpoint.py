@@ -25,7 +25,7 @@ from launch.errors import CheckpointError
 DOCUMENT = "ddlplan"
 """Key of a worker's document in the metadata of its file."""
 
-_MALFORMED = (
+MALFORMED = (
     ArithmeticError,
     AttributeError,
     LookupError,
@@ -35,7 +35,7 @@ _MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What reading a document raises that no worker has written."""
+"""What reading a file raises that is damaged, crafted, or was written for another model."""
 
 
 class Checkpoint:
@@ -191,7 +191,7 @@ class Checkpoint:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except _MALFORMED as error:
+    except MALFORMED as error:
         reason = " ".join(str(error).split())[:400] or type(error).__name__
         raise CheckpointError(f"{path} cannot be read: {reason}") from error
 

@@ -32,6 +32,7 @@ from pathlib import Path
 import psutil
 
 from launch.errors import MachineBusyError
+from launch.system.durable_files import explain_os_error
 from probes import codec
 from probes.errors import InvalidDocumentError
 
@@ -164,10 +165,8 @@ def _guarded(
     try:
         return take()
     except OSError as error:
-        where = "" if error.filename is None else f"{error.filename}: "
-        reason = (error.strerror or str(error)).lower()
         on_trouble(
-            f"{where}{reason}: ddlplan cannot see what else is timed on this machine; "
+            f"{explain_os_error(error)}: ddlplan cannot see what else is timed on this machine; "
             f"let {_FOLDER_VARIABLE} name a folder that all its users may write to"
         )
         return None

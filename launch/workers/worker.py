@@ -11,8 +11,8 @@ import traceback
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
 
+from launch.checkpoints.checkpoint import MALFORMED
 from launch.checkpoints.weights import check_weights, load_weights, save_weights
 from launch.errors import (
     CheckpointError,
@@ -54,11 +54,6 @@ from launch.workers.task import Purpose, Task
 from launch.workers.trainer import Trainer
 
 _ROOT_CAUSE_GRACE_S = 10.0
-_UNFIT = (
-    *(ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, SafetensorError),
-    *(TypeError, ValueError),
-)
-"""What reading a file of weights raises that is damaged, or was written for another model."""
 
 
 def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDescriptors) -> int:
@@ -164,7 +159,7 @@ def _export(task: Task, case: UseCase) -> OnnxSaved:
     model = case.model()
     try:
         model.load_state_dict(load_weights(task.weights))
-    except _UNFIT as error:
+    except MALFORMED as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(
             f"{task.weights} does not fit the model of the use case ({reason}): use the code that "
