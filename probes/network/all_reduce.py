@@ -59,7 +59,7 @@ def measure_all_reduce(
     comm: MPI.Comm,
     message_bytes: int,
     *,
-    sum_in_place: SumInPlace | None = None,
+    sum_in_place: SumInPlace,
     repeats: int = 20,
     time_limit_s: float = 10.0,
 ) -> AllReduce:
@@ -71,7 +71,7 @@ def measure_all_reduce(
     Args:
         comm: Ranks to measure.
         message_bytes: Size of the buffer that each rank contributes, a multiple of 4 (float32).
-        sum_in_place: The all-reduce that training uses; MPI's own where it is left out.
+        sum_in_place: The all-reduce that training uses.
         repeats: Timed runs of each kind, after warm-up.
         time_limit_s: About how long it may take: where one run takes long, fewer are made, but
             at least two of each kind.
@@ -82,12 +82,11 @@ def measure_all_reduce(
     if comm.Get_size() < 2:
         raise LinkProbeError("ranks=1: measure an all-reduce between at least 2")
     numbers = np.zeros(max(message_bytes // 4, 1), dtype=np.float32)
-    run = sum_in_place or _mpi_sum(comm, numbers)
-    alone = spent = _time(comm, run, numbers, time_limit_s / 2, repeats)
+    alone = spent = _time(comm, sum_in_place, numbers, time_limit_s / 2, repeats)
     beside_s = None
     with ExitStack() as stack:
         if _all_ranks(comm, _start_busy_cores(stack)):
-            spent = _time(comm, run, numbers, time_limit_s / 2, repeats)
+            spent = _time(comm, sum_in_place, numbers, time_limit_s / 2, repeats)
             beside_s = median(spent.times_s)
             wait(comm.Ibarrier())  # nobody stops computing while others still measure
     return AllReduce(
@@ -162,13 +161,3 @@ def _all_gather(comm: MPI.Comm, numbers: Doubles) -> Doubles:
     every = np.empty_like(mine)
     wait(comm.Iallreduce(mine, every))
     return every
-
-
-def _mpi_sum(comm: MPI.Comm, like: Floats) -> SumInPlace:
-    total = np.empty_like(like)
-
-    def run(numbers: Floats) -> None:
-        comm.Allreduce(numbers, total)
-        numbers[:] = total
-
-    return run
