@@ -46,6 +46,8 @@ class Checkpoint:
     Attributes:
         manifest: Its manifest.
         schedules: Kind, number of parameter groups and state of each stored schedule.
+        optimizer_kinds: Names of the optimizers' classes.
+        loose_state: State that an optimizer keeps under texts and not under parameters.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,9 +60,9 @@ class Checkpoint:
         self._shapes: dict[str, dict[str, Any]] = {}
         self._settings: dict[str, dict[str, Any]] = {}
         self._others: dict[str, Any] = {}
-        self._loose: dict[str, Any] = {}
+        self.loose_state: dict[str, Any] = {}
         self._errors: dict[str, tuple[Any, str]] = {}
-        self._kinds: set[str] = set()
+        self.optimizer_kinds: set[str] = set()
         try:
             for record in self.manifest.files:
                 self._open(path / record.name)
@@ -73,16 +75,6 @@ class Checkpoint:
 
     def __exit__(self, *_: object) -> None:
         self._files.close()
-
-    @property
-    def optimizer_kinds(self) -> frozenset[str]:
-        """Names of the optimizers' classes."""
-        return frozenset(self._kinds)
-
-    @property
-    def loose_state(self) -> Mapping[str, Any]:
-        """State that an optimizer keeps under texts and not under parameters."""
-        return self._loose
 
     def model_state(self) -> dict[str, Any]:
         """Read the model's ``state_dict``."""
@@ -168,8 +160,8 @@ class Checkpoint:
         for name, tensor in document.get("errors", {}).items():
             self._errors[name] = file, tensor
         for optimizer in document.get("optimizers", ()):
-            self._kinds.add(optimizer["kind"])
-            self._loose.update(decode(optimizer["loose"]))
+            self.optimizer_kinds.add(optimizer["kind"])
+            self.loose_state.update(decode(optimizer["loose"]))
             for names, settings in _groups(optimizer):
                 self._settings.update(dict.fromkeys(names, settings))
             for name, parameter in optimizer["parameters"].items():

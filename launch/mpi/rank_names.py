@@ -16,8 +16,9 @@ from launch.reports import RanksJoined
 
 def main() -> None:
     """Gather the names. Collective."""
-    names = Ranks(MPI.COMM_WORLD).gather(socket.gethostname().encode())
-    if names is not None:
+    ranks = Ranks(MPI.COMM_WORLD)
+    names = ranks.all_gather(socket.gethostname().encode())
+    if ranks.rank == 0:
         report = RanksJoined(names=tuple(name.decode() for name in names))
         sys.stdout.buffer.write(report.encode())
         sys.stdout.buffer.flush()

@@ -37,24 +37,14 @@ class Ranks:
         _wait(self._comm.Ibcast(whole))
         return whole.tobytes()
 
-    def gather(self, document: bytes) -> list[bytes] | None:
-        """Give rank 0 the document of every rank, by rank; the others get ``None``."""
-        sizes = np.empty(self.size, dtype=np.int64)
-        _wait(self._comm.Igather(np.array([len(document)], dtype=np.int64), sizes))
-        if self.rank > 0:
-            _wait(self._comm.Igatherv(_bytes(document), None))
-            return None
-        whole = np.empty(int(sizes.sum()), dtype=np.uint8)
-        _wait(self._comm.Igatherv(_bytes(document), [whole, sizes]))
-        return _pieces(whole, sizes)
-
     def all_gather(self, document: bytes) -> list[bytes]:
         """Give every rank the document of every rank, by rank."""
         sizes = np.empty(self.size, dtype=np.int64)
         _wait(self._comm.Iallgather(np.array([len(document)], dtype=np.int64), sizes))
         whole = np.empty(int(sizes.sum()), dtype=np.uint8)
         _wait(self._comm.Iallgatherv(_bytes(document), [whole, sizes]))
-        return _pieces(whole, sizes)
+        ends = [0, *np.cumsum(sizes).tolist()]
+        return [whole[start:end].tobytes() for start, end in pairwise(ends)]
 
     def barrier(self) -> None:
         """Wait until every rank has made this call."""
@@ -63,11 +53,6 @@ class Ranks:
 
 def _bytes(document: bytes) -> Bytes:
     return np.frombuffer(document, dtype=np.uint8).copy()
-
-
-def _pieces(whole: Bytes, sizes: np.ndarray[Any, np.dtype[np.int64]]) -> list[bytes]:
-    ends = [0, *np.cumsum(sizes).tolist()]
-    return [whole[start:end].tobytes() for start, end in pairwise(ends)]
 
 
 def _wait(request: MPI.Request) -> None:

@@ -65,7 +65,8 @@ def main(task_file: Path) -> int:
         message = f"MPI started {comm.size} ranks for {hosts} hosts: is this mpirun ours?"
         _send_report(make_node_failure(socket.gethostname(), message))
         return 1
-    if ranks.gather(b"") is not None:  # every rank has reached this one
+    ranks.barrier()
+    if comm.rank == 0:
         _send_report(Alive())
     with ExitStack() as machine:
         sizes = _run_node(comm, task, machine)
