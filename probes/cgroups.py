@@ -14,12 +14,11 @@ Source: cgroups(7), proc_pid_mountinfo(5).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from probes.kernel_files import ROOT, read_text
+from probes.kernel_files import ROOT, read_text, unescape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +83,8 @@ def _mounts(root: Path) -> Iterator[_Mount]:
             yield _Mount(
                 version=2 if right[0] == "cgroup2" else 1,
                 controllers=frozenset(right[2].split(",")),
-                shown=_unescape(left[3]),
-                point=_unescape(left[4]),
+                shown=unescape(left[3]),
+                point=unescape(left[4]),
             )
 
 
@@ -105,7 +104,3 @@ def _below(own_path: str, shown: str) -> PurePosixPath:
     if ".." not in own.parts and own.is_relative_to(shown):
         return own.relative_to(shown)
     return PurePosixPath()  # out of sight: the mount point is all there is
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

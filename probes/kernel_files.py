@@ -6,6 +6,7 @@ a plain user), so every reader here gives ``None`` for what it cannot read.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 ROOT = Path("/")
@@ -38,6 +39,11 @@ def read_table(path: Path) -> dict[str, str]:
     """Read the entries of a file of lines ``name value`` or ``name: value``."""
     pairs = (line.split(None, 1) for line in (read_text(path) or "").splitlines())
     return {pair[0].rstrip(":"): pair[1].strip() for pair in pairs if len(pair) == 2}
+
+
+def unescape(text: str) -> str:
+    """Give the path that stands in a list of mounts, where spaces and some others are octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 def read_cpu_list(path: Path) -> tuple[int, ...] | None:

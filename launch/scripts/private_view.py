@@ -40,11 +40,11 @@ def cover(folder: str, upper: str, work: str) -> None:
     os.chdir(folder)
 
 
-def has_mounts_below(folder: str) -> bool:
+def has_mounts_below(folder: str, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
     """Whether other file systems are mounted below a folder: an overlay would hide them."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    begin = folder.rstrip("/") + "/"
-    return any(_unescape(line.split()[4]).startswith(begin) for line in lines)
+    begin = os.fsencode(folder.rstrip("/") + "/")
+    points = (line.split()[4] for line in mounts.read_bytes().splitlines())
+    return any(_unescape(point).startswith(begin) for point in points)
 
 
 def _escape(path: str) -> str:
@@ -53,8 +53,8 @@ def _escape(path: str) -> str:
     return path
 
 
-def _unescape(path: str) -> str:
-    return path.encode("latin-1", "replace").decode("unicode_escape") if "\\" in path else path
+def _unescape(path: bytes) -> bytes:
+    return path.decode("unicode_escape").encode("latin-1")
 
 
 def _check(result: int, what: str) -> None:

@@ -93,10 +93,16 @@ class RunDirectory:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add one whole line to a file that only the user can read."""
+    """Add one whole line, or nothing, to a file of the user alone that one process writes."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    size = os.fstat(descriptor).st_size
     try:
         with naming_file(path):
-            os.write(descriptor, line)
+            while line:
+                line = line[os.write(descriptor, line) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise
     finally:
         os.close(descriptor)

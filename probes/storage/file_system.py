@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from probes.kernel_files import unescape
+
 MOUNTS = Path("/proc/self/mountinfo")
 
-_ESCAPE = re.compile(r"\\([0-7]{3})")
 _NETWORK = frozenset(
     [
         "nfs",
@@ -75,7 +75,7 @@ def find_file_system(path: Path, mounts: Path = MOUNTS) -> FileSystem:
     place, found = path.absolute().resolve(), (Path("/"), "")
     for line in lines:
         mounted, _, described = line.partition(" - ")
-        point = Path(_ESCAPE.sub(lambda code: chr(int(code[1], 8)), mounted.split()[4]))
+        point = Path(unescape(mounted.split()[4]))
         # Of several on one point the last one is seen.
         if place.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
             found = point, described.split()[0]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -27,6 +25,7 @@ from launch.checkpoints.worker_part import WorkerPart
 from launch.checkpoints.writer import CheckpointWriter
 from launch.errors import CheckpointError
 from launch.local_group.group import LocalThreadGroup
+from tests.launch.small_files import files_of_at_most
 
 MANIFEST = Manifest(
     use_case="tiny",
@@ -232,17 +231,11 @@ def test_a_full_disk_costs_the_new_one_only(folder):
     (path,) = write(folder, 1)
     writer = open_writer(folder)
     limited = WorkerPart({"weight": torch.zeros(1 << 20)}, {}, {"others": {}})
-    old_action = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, old_limit[1]))
-    try:
-        with pytest.raises(
-            CheckpointError, match=r"into .*: .*/weights-0.safetensors: file too large"
-        ):
-            writer.save(lambda: limited, replace(MANIFEST, step=2))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
-        signal.signal(signal.SIGXFSZ, old_action)
+    with (
+        files_of_at_most(1 << 20),
+        pytest.raises(CheckpointError, match=r"into .*: .*/weights-0.safetensors: file too large"),
+    ):
+        writer.save(lambda: limited, replace(MANIFEST, step=2))
     assert sorted(folder.iterdir()) == [folder / ".lock", path]
     writer.save(partial(part_of, 3), replace(MANIFEST, step=3))
     writer.close()

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +16,7 @@ from launch.errors import CheckpointError
 from launch.workers.task import Purpose, Task
 from launch.workers.worker import _export
 from launch.workload import Workload
+from tests.launch.small_files import files_of_at_most
 
 
 class Counting(nn.Linear):
@@ -34,19 +31,6 @@ class Counting(nn.Linear):
 
     def set_extra_state(self, state: object) -> None:
         self.state = state
-
-
-@contextmanager
-def files_of_at_most(num_bytes: int) -> Iterator[None]:
-    """Have the kernel refuse to write larger files, as a full disk does."""
-    old_action = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, old_limit[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
-        signal.signal(signal.SIGXFSZ, old_action)
 
 
 def test_weights_without_other_state_are_read_by_the_library(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import ScriptError
+from launch.scripts.private_view import has_mounts_below
 from launch.scripts.working_folder import _can_cover, open_working_folder
 
 
@@ -106,6 +107,15 @@ def test_folder_is_copied_up_to_a_size(tmp_path: Path, monkeypatch: pytest.Monke
         open_working_folder(folder),
     ):
         pass
+
+
+def test_mount_below_a_folder_is_seen_in_any_alphabet(tmp_path: Path):
+    """Where its name has a space, letters beyond Latin were lost, and the mount was hidden."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text("36 35 98:0 / /данные/my\\040disk rw - ext4 /dev/sda rw\n")
+    assert has_mounts_below("/данные", mounts)
+    assert has_mounts_below("/данные/", mounts)
+    assert not has_mounts_below("/данные/my disk", mounts)
 
 
 def test_folder_is_covered_where_the_kernel_can(tmp_path: Path):

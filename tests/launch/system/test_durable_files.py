@@ -15,6 +15,7 @@ from launch.system.durable_files import (
     write_durably,
 )
 from launch.system.run_directory import RunDirectory, append_line
+from tests.launch.small_files import files_of_at_most
 
 
 def test_full_disk_names_the_file():
@@ -23,6 +24,16 @@ def test_full_disk_names_the_file():
         append_line(Path("/dev/full"), b"{}\n")
     assert raised.value.errno == errno.ENOSPC
     assert explain_os_error(raised.value) == "/dev/full: no space left on device"
+
+
+def test_a_line_is_whole_or_missing(tmp_path):
+    """The story: on a full disk, half an epoch stood in front of the next."""
+    path = tmp_path / "metrics.jsonl"
+    append_line(path, b"first\n")
+    with files_of_at_most(9), pytest.raises(OSError, match="metrics.jsonl"):
+        append_line(path, b"second\n")
+    append_line(path, b"third\n")
+    assert path.read_bytes() == b"first\nthird\n"
 
 
 def test_error_in_the_middle_of_a_file_names_it(tmp_path):
