@@ -43,6 +43,7 @@ from launch.system.process_tree import (
     send_signal,
 )
 from launch.system.report_stream import ReportStream
+from launch.system.session import defer_signals
 from probes import codec
 from probes.hardware import Hardware
 
@@ -330,7 +331,8 @@ def main() -> None:
         with contextlib.suppress(BrokenPipeError):
             HostPart(request).run()
     finally:
-        end_descendants(grace_s=0.0)
+        with defer_signals():
+            end_descendants(grace_s=0.0)
 
 
 if __name__ == "__main__":

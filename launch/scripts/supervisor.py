@@ -32,6 +32,7 @@ from launch.system.process_tree import (
     reap_orphans,
     send_signal,
 )
+from launch.system.session import defer_signals
 from probes import codec
 
 INTERRUPT_S, GRACE_S = 1.5, 1.5
@@ -140,9 +141,10 @@ def main() -> None:
     except OSError as error:
         _tell({"failed": str(error)})
     finally:
-        end_descendants(grace_s=0.0)
-        for private in request.private:
-            remove_folder(Path(private))
+        with defer_signals():
+            end_descendants(grace_s=0.0)
+            for private in request.private:
+                remove_folder(Path(private))
 
 
 if __name__ == "__main__":

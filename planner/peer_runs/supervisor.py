@@ -37,6 +37,7 @@ from launch.system.process_tree import (
     reap_all,
     send_signal,
 )
+from launch.system.session import defer_signals
 from launch.use_cases._imports import find_malicious_release
 from probes import codec
 
@@ -139,9 +140,10 @@ class PeerSupervisor:
                 self._start(command, self._folder / f"{platform.node()}-{number}.log")
             self._look(reports)
         finally:
-            self._end()
+            with defer_signals():
+                self._end()
+                shutil.rmtree(self._folder, ignore_errors=True)
             os.close(reports)
-            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self, one: SupervisedCommand, path: Path) -> None:
         for name, text in one.files.items():

@@ -36,6 +36,7 @@ while True:
     step = PeerStepDone(time_s=time.perf_counter() - began, samples=1, loss=1.0)
     os.write(pipe, step.encode())
 """
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
 
 
 def request(tmp_path: Path, program: str) -> SupervisorRequest:
@@ -113,10 +114,20 @@ def test_leaving_ends_all_of_its_processes_and_removes_its_folder(tmp_path):
 
 
 def test_processes_that_do_not_want_to_end_are_killed(tmp_path):
-    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
-    with started(tmp_path, program) as processes:
+    with started(tmp_path, STUBBORN) as processes:
         processes.next_report(GUARD_S)
     assert not inside(tmp_path)
+
+
+def test_a_signal_while_they_are_ended_leaves_none(tmp_path):
+    with started(tmp_path, STUBBORN) as processes:
+        processes.next_report(GUARD_S)
+        (channel,) = processes._channels
+        channel.hang_up()
+        time.sleep(0.5)  # they have three seconds
+        channel._process.terminate()
+    assert not inside(tmp_path)
+    assert not (tmp_path / "peer").exists()
 
 
 def test_a_dying_peer_says_why_in_one_line_and_keeps_the_end_of_its_log(tmp_path):
