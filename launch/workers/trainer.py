@@ -345,9 +345,16 @@ class Trainer:
         if self.progress.best is not None and loss >= self.progress.best.loss:
             return
         best = BestValidation(epoch=self.progress.epoch, loss=loss, weights=weights)
+        is_writer = self._task.node == 0 and self._task.local_rank == 0
+        if is_writer:
+            try:
+                save_weights(self._step.model, Path(weights))
+            except CheckpointError as error:
+                lost = f"the best weights, of epoch {best.epoch}, are not kept"
+                self._reporter.send(Warned(message=f"{lost}: {error}"))
+                return
         self.progress = replace(self.progress, best=best)
-        if self._task.node == 0 and self._task.local_rank == 0:
-            save_weights(self._step.model, Path(weights))
+        if is_writer:
             self.report_best()
 
     def report_best(self) -> None:

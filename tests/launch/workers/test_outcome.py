@@ -16,7 +16,7 @@ from launch.checkpoints.folder import list_checkpoints
 from launch.checkpoints.weights import load_weights
 from launch.job import CheckpointConfig
 from launch.plan import Plan
-from launch.reports import BestWeightsSaved, StepDone, StepsFinished
+from launch.reports import BestWeightsSaved, StepDone, StepsFinished, Warned
 from launch.workers.group import WorkerFailure, explain_failure
 from launch.workers.task import Purpose, Task
 
@@ -117,6 +117,15 @@ def test_resumed_training_knows_the_best_validation_of_the_first(training, tmp_p
     (saved,) = training.reports(BestWeightsSaved)
     assert (saved.path, saved.epoch, saved.validation_loss) == (str(best), 2, 0.0)
     assert not Path(elsewhere).exists()
+
+
+def test_best_weights_that_cannot_be_written_do_not_end_the_training(training, tmp_path):
+    best = str(tmp_path / "missing" / "best.safetensors")
+    run(training, task_of(training, "Worsens", PAIR, tmp_path, epochs=4, best_weights=best))
+    assert training.reports(BestWeightsSaved) == []
+    lost = [one.message.partition(": the weights cannot")[0] for one in training.reports(Warned)]
+    assert lost == [f"the best weights, of epoch {epoch}, are not kept" for epoch in (1, 2, 3, 4)]
+    assert (tmp_path / "weights.safetensors").exists()
 
 
 def test_best_weights_need_a_validation(training, tmp_path):
