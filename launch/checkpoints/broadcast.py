@@ -56,6 +56,7 @@ class BroadcastCheckpoint:
             with naming_file(self._copy):
                 self._broadcast()
         except OSError as error:
+            self.__exit__(type(error))
             why = explain_os_error(error)
             raise CheckpointError(f"the checkpoint cannot be copied: {why}: make room") from error
         return self._path if self._is_source else self._copy
