@@ -188,8 +188,9 @@ class ForkServer:
         """
         if self._socket.fileno() < 0:
             raise LaunchError("the process that starts workers has ended")
-        while select.select([self._socket], [], [], 0)[0]:
-            self._record_exit(self._receive())
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._record_exit(self._receive(socket.MSG_DONTWAIT))
         exits = [ended for ended in self._exits if ended.pid in pids]
         self._exits = [ended for ended in self._exits if ended.pid not in pids]
         return exits
@@ -226,9 +227,9 @@ class ForkServer:
         lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
         return lines[-1] if lines else ""
 
-    def _receive(self) -> dict[str, int]:
+    def _receive(self, flags: int = 0) -> dict[str, int]:
         try:
-            message = self._socket.recv(_MAX_MESSAGE_BYTES)
+            message = self._socket.recv(_MAX_MESSAGE_BYTES, flags)
         except ConnectionResetError:
             message = b""
         if not message:

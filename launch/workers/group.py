@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import signal
 import time
@@ -23,6 +24,7 @@ from launch.workers.task import Task
 _END_LIMIT_S = 10.0
 _DUMP_LIMIT_S = 1.0
 _MAX_READS = 128
+_OPEN_FILES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class WorkerGroup:
         log_prefix: str = "",
         descriptors: SharedDescriptors | None = None,
     ) -> None:
+        _let_open_files()
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
         self._open_logs = list(map(BoundedLog, self._logs))
@@ -273,6 +276,16 @@ class WorkerGroup:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(pipe)
         os.close(pipe)
+
+
+def _let_open_files() -> None:
+    """Let this process have as many files open as the workers of some plans need: four for each.
+
+    A shell allows 1024: two plans side by side with a worker on each of 128 cores need more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < (wanted := min(_OPEN_FILES, hard)):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

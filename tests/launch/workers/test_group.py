@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import select
 import signal
 import subprocess
@@ -36,6 +37,19 @@ def test_exception_in_a_step_is_reported_with_its_message_and_the_users_line(pla
         failure = first_failure(group)
     assert re.fullmatch(RAISED, failure.message)
     assert "failing.py" in failure.log_tail
+
+
+def test_workers_may_need_more_files_than_a_shell_lets_open(training):
+    """The story: two plans side by side on 128 cores needed more than 1024: the search ended."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(2)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    try:
+        with training.start(training.task("Raises", PAIR)) as group:
+            assert re.fullmatch(RAISED, first_failure(group).message)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_use_case_that_calls_sys_exit_fails_with_its_words_and_the_users_line(training):
