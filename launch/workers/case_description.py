@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from launch.case_facts import CaseFacts
 from launch.checkpoints.weights import check_state
@@ -36,9 +37,6 @@ from launch.use_cases._base import UseCase, is_own
 from launch.use_cases._settings import split_name
 from launch.workers.task import Task
 
-_BATCH_WIDE = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-"""Layers whose output for one sample depends on the others of the batch."""
-
 
 def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     """Prepare the data and collect the facts that a planner needs.
@@ -60,7 +58,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
             f"the model of {name} has no parameter to train: set requires_grad on some"
         )
     check_state(model)
-    has_batch_norm = any(isinstance(module, _BATCH_WIDE) for module in model.modules())
+    has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
     if has_batch_norm:
         reporter.warning(
             f"the model of {name} has BatchNorm, which every host, replica and "
