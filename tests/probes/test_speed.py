@@ -1,5 +1,7 @@
 import json
+import os
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -81,6 +83,16 @@ def test_limit_is_that_of_the_best_way_to_compute(best, monkeypatch):
     monkeypatch.setattr(speed, "_best_rate_of", rate_of)
     assert speed._compute_rate(torch.float32, 1, 1.5) == 235e9
     assert len(set(ways)) == 3
+
+
+def test_limits_are_measured_on_any_cores_where_time_is_granted_and_not_cores(monkeypatch):
+    """Containers with a quota on one machine were all measured on its first cores."""
+    roaming = replace(read_cpu(), may_pin=False)
+    monkeypatch.setattr(speed, "read_cpu", lambda: roaming)
+    monkeypatch.setattr(speed, "_measure_all", lambda *_: ())
+    monkeypatch.setattr(sys, "argv", ["speed", "--cores", "0"])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: pytest.fail("it is pinned"))
+    speed.main()
 
 
 def test_limits_of_this_machine_are_measured():
