@@ -78,7 +78,7 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
         time.sleep(_ROOT_CAUSE_GRACE_S)
         reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
+    except BaseException as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
         traceback.print_exc()
         reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
