@@ -39,6 +39,7 @@ from launch.system.process_tree import (
     end_descendants,
     find_marked,
     has_ended,
+    open_end,
     reap_orphans,
     send_signal,
 )
@@ -256,10 +257,10 @@ class HostPart:
         ]
         for pump in pumps:
             pump.start()
-        end = os.pidfd_open(child.pid)
+        end = open_end(child.pid)
         try:
             while not has_ended(child.pid):
-                lines = self._read(_POLL_S, end)
+                lines = self._read(_POLL_S, *end)
                 if lines is None:
                     break
                 reap_orphans(child.pid)
@@ -274,7 +275,8 @@ class HostPart:
                 child.kill()
             code = child.wait()
         finally:
-            os.close(end)
+            for descriptor in end:
+                os.close(descriptor)
             end_descendants(grace_s=1.0)
         for pump in pumps:
             pump.join(_OUTPUT_LIMIT_S)

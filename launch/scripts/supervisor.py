@@ -28,6 +28,7 @@ from launch.system.process_tree import (
     end_descendants,
     find_descendants,
     has_ended,
+    open_end,
     reap_all,
     reap_orphans,
     send_signal,
@@ -96,9 +97,9 @@ def supervise(request: ScriptRequest) -> None:
         os.close(request.output)
     _tell({"pid": child.pid})
     code: int | None = None
-    end = os.pidfd_open(child.pid)  # of the child, to know the moment
+    end = open_end(child.pid)  # to know the moment
     while True:
-        ready = select.select([0] if code is not None else [0, end], [], [], _POLL_S)[0]
+        ready = select.select([0] if code is not None else [0, *end], [], [], _POLL_S)[0]
         now = time.perf_counter()
         if 0 in ready and not os.read(0, 4096):
             break

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
+_PIDFD_OPEN = 434  # from asm-generic/unistd.h
 _STATE, _PARENT = 0, 1
 SESSION = 3
 """Places of what `list_running` gives of a process."""
@@ -35,6 +36,15 @@ def reap_orphans(child: int) -> None:
         assert ended is not None
         with contextlib.suppress(ChildProcessError):
             os.waitpid(ended, os.WNOHANG)
+
+
+def open_end(child: int) -> list[int]:
+    """Open what is readable, for `select`, once a child has ended; nothing where the kernel cannot.
+
+    Not by `os`: Python that was built on an old system, as conda's and uv's, has no such call.
+    """
+    descriptor = ctypes.CDLL(None).syscall(ctypes.c_long(_PIDFD_OPEN), child, 0)
+    return [descriptor] if descriptor >= 0 else []
 
 
 def has_ended(child: int) -> bool:

@@ -8,12 +8,15 @@ take the wake-up of a slow one.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 REQUEST_BYTES = 4 << 20
 """Beginning of the memory: that of `launch.gradient_sync.node_channel.requests`."""
+
+_MFD_CLOEXEC = 1  # from linux/memfd.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +51,11 @@ class SharedDescriptors:
     @classmethod
     def create(cls) -> SharedDescriptors:
         """Open a new set; the caller closes it."""
-        memory = os.memfd_create("ddlplan", os.MFD_CLOEXEC)
+        memory = _anonymous_file(b"ddlplan")
         os.ftruncate(memory, REQUEST_BYTES)
         return cls(
             memory=memory,
-            rendezvous=os.memfd_create("ddlplan-rendezvous", os.MFD_CLOEXEC),
+            rendezvous=_anonymous_file(b"ddlplan-rendezvous"),
             barrier_count=os.eventfd(0, os.EFD_CLOEXEC),
             departures=_semaphores(),
             wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
@@ -88,6 +91,17 @@ class SharedDescriptors:
         """Close every descriptor; workers and the rank keep theirs."""
         for descriptor in self.numbers():
             os.close(descriptor)
+
+
+def _anonymous_file(name: bytes) -> int:
+    """Open a file in memory.
+
+    Not by `os`: Python that was built on an old system, as conda's and uv's, has no such call.
+    """
+    descriptor: int = ctypes.CDLL(None, use_errno=True).memfd_create(name, _MFD_CLOEXEC)
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return descriptor
 
 
 def _semaphores() -> tuple[int, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from launch.system.process_tree import find_descendants
+from launch.system import process_tree
+from launch.system.process_tree import find_descendants, has_ended, open_end
 
 LEAVING = """
 import subprocess, sys
@@ -42,6 +44,20 @@ def test_orphans_in_sessions_of_their_own_are_ended(how):
     pids, before, after = ended.stdout.splitlines()
     assert (before, after) == ("0 2", "0")
     assert not [pid for pid in pids.split() if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize(("call", "count"), [(process_tree._PIDFD_OPEN, 1), (-1, 0)])
+def test_end_of_a_child_can_be_waited_for_where_the_kernel_can(call, count, monkeypatch):
+    """The story: Python of conda and of uv had no `os.pidfd_open`, nor had old kernels the call."""
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    monkeypatch.setattr(process_tree, "_PIDFD_OPEN", call)
+    with subprocess.Popen(["sleep", "1"]) as child:
+        end = open_end(child.pid)
+        assert len(end) == count
+        assert select.select(end, [], [], 60.0 if end else 0.0)[0] == end
+        assert has_ended(child.pid) == bool(end)
+    for descriptor in end:
+        os.close(descriptor)
 
 
 def test_descendants_are_found_below_children_whatever_bytes_their_names_are():

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from launch.gradient_sync.node_channel import step_server
-from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.gradient_sync.node_channel.descriptors import REQUEST_BYTES, SharedDescriptors
 from launch.gradient_sync.node_channel.requests import (
     Directive,
     RequestClient,
@@ -32,6 +32,14 @@ def descriptors():
     made = SharedDescriptors.create()
     yield made
     made.close()
+
+
+def test_python_that_was_built_on_an_old_system_shares_memory_too(monkeypatch):
+    """The story: with Python of conda or of uv no worker could be started."""
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    descriptors = SharedDescriptors.create()
+    assert os.fstat(descriptors.memory).st_size == REQUEST_BYTES
+    descriptors.close()
 
 
 def test_request_is_whole_before_its_number_says_that_it_is_there(descriptors, monkeypatch):
