@@ -8,11 +8,11 @@ is copied, so that no step waits for the copy either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Protocol
 
+from launch.data.decoded_pictures import DecodedPictures
 from launch.data.split import BatchSize, Indices
 
 Work = Iterator[tuple[Indices, BatchSize]]
@@ -22,21 +22,7 @@ _AHEAD_BYTES = 64 << 20
 """So much fills the queue of any disk; the memory has room for it many times."""
 
 
-class Announced(Protocol):
-    """A data set that can be told which samples come next."""
-
-    @property
-    def sample_bytes(self) -> int:
-        """Size of a sample on the disk."""
-
-    def will_need(self, samples: Sequence[int]) -> None:
-        """Begin to read samples. It may take as long as the disk needs for some of them."""
-
-    def read_ahead(self, samples: Indices, pool: Executor) -> None:
-        """Read a batch by a thread of a pool, for whoever asks for it next."""
-
-
-def look_ahead(work: Work, dataset: Announced) -> Work:
+def look_ahead(work: Work, dataset: DecodedPictures) -> Work:
     """Give the work of a loader, and announce the samples of the next batches to the data set.
 
     By threads of its own, which end with the iterator: a disk whose queue is full makes whoever
