@@ -37,6 +37,10 @@ class Rebalancer:
         times: Expected step time of each node.
         batches: Shares to begin with.
         limits: Of each node, none where left out.
+
+    Attributes:
+        times: Expected step time of each node now.
+        batches: Shares of the next steps.
     """
 
     def __init__(
@@ -45,22 +49,12 @@ class Rebalancer:
         batches: Sequence[int],
         limits: Sequence[NodeLimits] | None = None,
     ) -> None:
-        self._times = list(times)
-        self._batches = tuple(batches)
+        self.times = list(times)
+        self.batches = tuple(batches)
         self._limits = limits
         self._window: deque[tuple[float, ...]] = deque(maxlen=_WINDOW_STEPS)
         self._steps = 0
         self._next_change = _WARMUP_STEPS + _WINDOW_STEPS
-
-    @property
-    def times(self) -> tuple[StepTime, ...]:
-        """Expected step time of each node now."""
-        return tuple(self._times)
-
-    @property
-    def batches(self) -> tuple[int, ...]:
-        """Shares of the next steps."""
-        return self._batches
 
     def add(self, step_times_s: Sequence[float]) -> tuple[int, ...] | None:
         """Record a step; return new shares, ``None`` where they stay as they are.
@@ -75,23 +69,23 @@ class Rebalancer:
         if self._steps < self._next_change or len(self._window) < _WINDOW_STEPS:
             return None
         measured = [_measured(column) for column in zip(*self._window, strict=True)]
-        expected = [t.at(n) for t, n in zip(self._times, self._batches, strict=True)]
+        expected = [t.at(n) for t, n in zip(self.times, self.batches, strict=True)]
         if not any(_has_changed(m, s) for m, s in zip(measured, expected, strict=True)):
             return None
-        self._times = [
+        self.times = [
             time if interval is None else time.scaled(interval.median / time_s)
-            for time, interval, time_s in zip(self._times, measured, expected, strict=True)
+            for time, interval, time_s in zip(self.times, measured, expected, strict=True)
         ]
         self._next_change = self._steps + _MIN_STEPS_BETWEEN
-        batches = balance_batches(self._times, sum(self._batches), self._limits)
-        if self._step_s(batches) > (1 - _MIN_GAIN) * self._step_s(self._batches):
+        batches = balance_batches(self.times, sum(self.batches), self._limits)
+        if self._step_s(batches) > (1 - _MIN_GAIN) * self._step_s(self.batches):
             return None
-        self._batches = batches
+        self.batches = batches
         self._window.clear()
         return batches
 
     def _step_s(self, batches: Sequence[int]) -> float:
-        return max(time.at(n) for time, n in zip(self._times, batches, strict=True))
+        return max(time.at(n) for time, n in zip(self.times, batches, strict=True))
 
 
 def _measured(times_s: Sequence[float]) -> Interval | None:
