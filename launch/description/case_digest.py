@@ -9,7 +9,6 @@ import hashlib
 import inspect
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,11 @@ from torch import Tensor, nn
 
 from launch.data.random_state import seed_generators
 from launch.use_cases._base import UseCase
+from launch.use_cases._imports import is_installed
 from launch.use_cases._settings import Settings
 
 _OURS = ("launch", "planner", "probes")
-_STANDARD = tuple(
-    Path(path).resolve() for key in ("stdlib", "platstdlib") if (path := sysconfig.get_path(key))
-)
 _NOT_OF_USE_CASES = {"__main__", "__mp_main__", "sitecustomize", "usercustomize"}
-_INSTALLED = {"site-packages", "dist-packages"}
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _UNNAMED = re.compile("use_case_[0-9a-f]{16}")
 """Name of a module whose own was taken, made of its path."""
@@ -73,10 +69,10 @@ def _code(kind: Any) -> Iterator[tuple[str, bytes]]:
         if not isinstance(text, str) or name in _NOT_OF_USE_CASES:
             continue
         top = name.partition(".")[0]
-        if top != package and (top in _OURS or _is_installed(Path(text))):
+        if top != package and (top in _OURS or is_installed(Path(text))):
             continue  # as nearly all of some thousand: to follow their links takes long
         file = Path(text).resolve()
-        is_users = top not in _OURS and (top == package or not _is_installed(file))
+        is_users = top not in _OURS and (top == package or not is_installed(file))
         if file == own or is_users:
             try:
                 code = file.read_bytes()
@@ -90,13 +86,6 @@ def _file_of(kind: Any) -> Path | None:
         return Path(inspect.getfile(kind)).resolve()
     except (OSError, TypeError):
         return None
-
-
-def _is_installed(file: Path) -> bool:
-    """Tell whether a file belongs to Python or to an installed package."""
-    return not _INSTALLED.isdisjoint(file.parts) or any(
-        file.is_relative_to(folder) for folder in _STANDARD
-    )
 
 
 def _describe_sample(dataset: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -17,6 +18,11 @@ from typing import TypeVar
 from launch.errors import UseCaseError
 
 T = TypeVar("T")
+
+_STANDARD = tuple(
+    Path(path).resolve() for key in ("stdlib", "platstdlib") if (path := sysconfig.get_path(key))
+)
+_INSTALLED = {"site-packages", "dist-packages"}
 
 MALICIOUS_RELEASES: Mapping[str, tuple[str, ...]] = {"lightning": ("2.6.2", "2.6.3")}
 """By package: they steal credentials as soon as they are imported. Source: advisory
@@ -115,11 +121,18 @@ def find_users_line(error: BaseException, origin: Path | str) -> str | None:
 
 
 def _is_users(filename: str, origin: Path | str) -> bool:
-    ours = [str(Path(__file__).parents[2] / floor) for floor in ("launch", "probes")]
+    if filename == str(origin):
+        return True
     # What is compiled at run time, as by torch, has a name in brackets or below its cache.
     generated = ("<", str(Path(tempfile.gettempdir()) / "torchinductor_"))
-    installed = filename.startswith((sys.prefix, sys.base_prefix, *ours, *generated))
-    return filename == str(origin) or not installed
+    file, root = Path(filename).resolve(), Path(__file__).resolve().parents[2]
+    is_ours = any(file.is_relative_to(root / floor) for floor in ("launch", "probes"))
+    return not (is_ours or is_installed(file) or filename.startswith(generated))
+
+
+def is_installed(file: Path) -> bool:
+    """Tell whether a file belongs to Python or to an installed package."""
+    return not _INSTALLED.isdisjoint(file.parts) or any(map(file.is_relative_to, _STANDARD))
 
 
 def _execute(name: str, file: Path) -> None:

@@ -234,6 +234,13 @@ def test_file_that_raises_is_told_with_the_users_line(write, code, expected):
     assert f"({file}, line 3)" in text
 
 
+def test_users_line_is_told_wherever_python_is(write, monkeypatch):
+    """The story: below /usr, where the system has its Python, a user's modules counted as that."""
+    helper = write("1 / 0")
+    monkeypatch.setattr(sys, "prefix", str(helper.parent))
+    assert f"({helper}, line 1)" in message(f"{write(f'import {helper.stem}')}:Case")
+
+
 def test_class_that_cannot_be_made_is_told(write):
     file = write("class Case:\n    def __init__(self, size): ...")
     assert "Case needs size: give --set size=VALUE" in message(f"{file}:Case")
