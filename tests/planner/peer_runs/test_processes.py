@@ -36,7 +36,6 @@ while True:
     step = PeerStepDone(time_s=time.perf_counter() - began, samples=1, loss=1.0)
     os.write(pipe, step.encode())
 """
-STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
 
 
 def request(tmp_path: Path, program: str) -> SupervisorRequest:
@@ -113,14 +112,9 @@ def test_leaving_ends_all_of_its_processes_and_removes_its_folder(tmp_path):
     assert not (tmp_path / "peer").exists()
 
 
-def test_processes_that_do_not_want_to_end_are_killed(tmp_path):
-    with started(tmp_path, STUBBORN) as processes:
-        processes.next_report(GUARD_S)
-    assert not inside(tmp_path)
-
-
-def test_a_signal_while_they_are_ended_leaves_none(tmp_path):
-    with started(tmp_path, STUBBORN) as processes:
+def test_processes_that_do_not_want_to_end_are_killed_though_a_signal_comes_meanwhile(tmp_path):
+    program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
+    with started(tmp_path, program) as processes:
         processes.next_report(GUARD_S)
         (channel,) = processes._channels
         channel.hang_up()
