@@ -69,14 +69,14 @@ def find_file_system(path: Path, mounts: Path = MOUNTS) -> FileSystem:
         mounts: The kernel's list.
     """
     try:
-        lines = mounts.read_text(errors="surrogateescape").splitlines()
+        lines = mounts.read_bytes().decode(errors="surrogateescape").split("\n")
     except OSError:
         return FileSystem(kind="")
     place, found = path.absolute().resolve(), (Path("/"), "")
-    for line in lines:
+    for line in filter(None, lines):
         mounted, _, described = line.partition(" - ")
-        point = Path(unescape(mounted.split()[4]))
+        point = Path(unescape(mounted.split(" ")[4]))
         # Of several on one point the last one is seen.
         if place.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
-            found = point, described.split()[0]
+            found = point, described.split(" ")[0]
     return FileSystem(kind=found[1])

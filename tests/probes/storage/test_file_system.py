@@ -12,7 +12,8 @@ MOUNTS = r"""
 40 25 0:40 / /mnt rw - nfs4 server:/export rw
 41 40 0:41 / /mnt/with\040space rw - fuse.sshfs node1:/data rw
 42 25 0:42 / /mnt/with\040space rw - xfs /dev/vdb rw
-"""
+43 25 0:43 / /srv/写真{} rw - nfs server:/photos rw
+""".format("\u3000\r\x85")  # only \040, \011 and \012 stand for others
 
 
 @pytest.mark.parametrize(
@@ -24,11 +25,12 @@ MOUNTS = r"""
         ("/mntless", "ext4", False, False),
         ("/dev/shm/photos", "tmpfs", False, True),
         ("/mnt/with space/x", "xfs", False, False),  # the last one there is seen
+        ("/srv/写真\u3000\r\x85/x", "nfs", True, False),
     ],
 )
 def test_innermost_mount_point_counts(tmp_path, path, kind, is_network, is_in_memory):
     mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS.lstrip())
+    mounts.write_bytes(MOUNTS.lstrip().encode())
     # Of this machine nothing is at these paths but links: they are taken as they are.
     found = find_file_system(type(tmp_path)(path), mounts)
     assert (found.kind, found.is_network, found.is_in_memory) == (kind, is_network, is_in_memory)
