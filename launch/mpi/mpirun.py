@@ -40,7 +40,7 @@ def find_mpirun(own: str | None = None) -> str:
 
 
 def _is_bundled(mpirun: str) -> bool:
-    """Whether it came with this environment, which every host has at the same place."""
+    """Whether it is of this environment, which every host has at the same place."""
     bundled = Path(sys.executable).with_name("mpirun")
     return mpirun == str(bundled) and bundled.is_file()
 
@@ -103,9 +103,7 @@ def _remote_options(
     options = as_options("--mca", message_settings(settings.networks))
     if _is_bundled(mpirun):
         options += ["--prefix", sys.prefix]  # a login by ssh does not know this environment
-        has_orte = False
-    else:
-        has_orte = read_major_version(mpirun) < _FIRST_WITH_PRRTE
+    has_orte = read_major_version(mpirun) < _FIRST_WITH_PRRTE
     login = "plm_rsh" if has_orte else "plm_ssh"
     # By default hosts log in to one another when they are many: their users may have no key there.
     daemons = {**DAEMON_KEEPALIVE, f"{login}_no_tree_spawn": "1"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 
 from launch.errors import LaunchError
 
@@ -14,6 +15,7 @@ _OLDEST_MAJOR = 4
 _VERSION_LIMIT_S = 10.0
 
 
+@cache
 def read_major_version(mpirun: str) -> int:
     """Read the first number of an mpirun's version, by running it.
 

@@ -142,6 +142,15 @@ def test_daemons_of_open_mpi_4_are_told_in_their_own_words(tmp_path, version):
     assert mca(arguments)["plm_rsh_args"] == f"-F {tmp_path / 'ssh_config'}"
 
 
+def test_mpirun_beside_the_systems_python_may_be_of_open_mpi_4(tmp_path, monkeypatch):
+    """The story: that of Debian was taken for ours, which is newer, and refused our options."""
+    own = write_mpirun(tmp_path, "mpirun (Open MPI) 4.1.4")
+    monkeypatch.setattr(sys, "executable", str(Path(own).with_name("python3")))
+    arguments = command(["a", "b"])
+    assert arguments[0] == own
+    assert "--prtemca" not in arguments
+
+
 @pytest.mark.parametrize("version", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
 def test_mpirun_that_we_do_not_speak_to_is_an_error(tmp_path, version):
     with pytest.raises(LaunchError, match="expected Open MPI 4 or later"):
