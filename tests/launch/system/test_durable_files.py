@@ -30,7 +30,7 @@ def test_a_line_is_whole_or_missing(tmp_path):
     """The story: on a full disk, half an epoch stood in front of the next."""
     path = tmp_path / "metrics.jsonl"
     append_line(path, b"first\n")
-    with files_of_at_most(9), pytest.raises(OSError, match="metrics.jsonl"):
+    with files_of_at_most(9), pytest.raises(OSError, match=r"metrics\.jsonl"):
         append_line(path, b"second\n")
     append_line(path, b"third\n")
     assert path.read_bytes() == b"first\nthird\n"

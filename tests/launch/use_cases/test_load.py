@@ -238,7 +238,8 @@ def test_users_line_is_told_wherever_python_is(write, monkeypatch):
     """The story: below /usr, where the system has its Python, a user's modules counted as that."""
     helper = write("1 / 0")
     monkeypatch.setattr(sys, "prefix", str(helper.parent))
-    assert f"({helper}, line 1)" in message(f"{write(f'import {helper.stem}')}:Case")
+    file = write(f"import {helper.stem}\nCase = 1")
+    assert f"({helper}, line 1)" in message(f"{file}:Case")
 
 
 def test_class_that_cannot_be_made_is_told(write):
