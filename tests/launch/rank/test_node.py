@@ -188,14 +188,14 @@ def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
             "OtherData",
             "localhost has 160 training samples, second 152: give every host the same data",
         ),
-        pytest.param(
+        (
             "OtherWidth",
             "parameter 6 has shape [3, 16] on localhost and [4, 16] on second: give every host the "
             "same use case and the same versions",
-            marks=pytest.mark.long,
         ),
     ],
 )
+@pytest.mark.long
 def test_nodes_that_differ_train_nothing(tmp_path, case, message):
     ended = apart(job_of(case, Path("runs") / "1"), tmp_path)
     assert ended.returncode != 0

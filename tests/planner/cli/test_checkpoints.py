@@ -59,7 +59,7 @@ def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned
 
 
 @pytest.mark.long
-def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
+def test_a_killed_training_is_interrupted_and_goes_on_from_its_last_checkpoint(tuned, steady):
     keep = ("--checkpoint", "kept", "--checkpoint-every", "1s")
     process = launch(tuned, steady, "--epochs", "100000", *keep)
     kept = tuned.folder / "kept"
@@ -67,6 +67,9 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(tuned, steady):
     process.send_signal(signal.SIGKILL)
     tuned.end(process)
     tuned.wait_until_all_ended()
+    assert tuned.data("runs", "list", "--state", "running") == []
+    (over,) = tuned.data("runs", "list", "--state", "interrupted")
+    assert "left no record" in over["error"]
     newest = kept / kept_in(kept)[-1]
     epoch = json.loads((newest / "manifest.json").read_bytes())["epoch"]
     more = launched(tuned, steady, "--epochs", epoch + 1, *keep, "--resume", "--json")

@@ -89,17 +89,6 @@ def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for
     assert "no trainings: ddlplan launch makes one" in ended.err
 
 
-def test_training_that_was_killed_is_interrupted(tuned, launch):
-    process = launch("Steady", "--epochs", "100000", run=tuned.start)
-    tuned.wait_until(lambda: tuned.query("SELECT id FROM trainings"), "a training")
-    process.kill()
-    tuned.end(process)
-    tuned.wait_until_all_ended()
-    assert tuned.data("runs", "list", "--state", "running") == []
-    (over,) = tuned.data("runs", "list", "--state", "interrupted")
-    assert "left no record" in over["error"]
-
-
 @pytest.mark.long
 def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
     import_for("DiesLater")
