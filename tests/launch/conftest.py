@@ -178,6 +178,14 @@ class Training:
         return replace(task, **changes)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="session")
+def trained_pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Any]:
+    """Give the outcome of a job of two nodes by the names of its file and of itself."""
+    from jobs_of_nodes import pairs_trained_when_asked  # which needs what is above
+
+    return pairs_trained_when_asked(tmp_path_factory.mktemp("pairs"))
+
+
 @pytest.fixture
 def training_on(server: ForkServer, tmp_path: Path) -> Callable[[Hardware], Training]:
     return lambda node: Training(server, node, tmp_path)

@@ -20,6 +20,8 @@ from launch.shares import StepTime
 from launch.workload import Workload
 from probes import codec
 
+RANK = Path(__file__).with_name("rank_of_four.py")
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -47,6 +49,27 @@ class Spec:
             epochs=self.epochs,
             **self.settings,
         )
+
+
+_PAIRS: dict[str, Spec] = {}
+
+
+def want_pairs(of: str, specs: Mapping[str, Spec]) -> None:
+    """Let jobs of two nodes be trained in the one mpirun that files of tests share.
+
+    Each start of it loads torch twice. Files that pytest does not run want nothing.
+
+    Args:
+        of: Name of the file.
+        specs: Of its jobs, by name.
+    """
+    _PAIRS.update({f"{of} {name}": spec for name, spec in specs.items()})
+
+
+def pairs_trained_when_asked(folder: Path) -> Callable[[str, str], Trained]:
+    """Give what gives the outcome of such a job by the names of its file and of itself."""
+    train = trained_when_asked(_PAIRS, folder, RANK)
+    return lambda of, name: train(f"{of} {name}")
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import pytest
 import tiny_cases
 import torch
 from conftest import SEED, long
-from jobs_of_nodes import Spec, Trained, train_all
+from jobs_of_nodes import RANK, Spec, Trained, train_all, want_pairs
 from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
 from one_process import TOLERANCE, largest_error, trained_alone
 
@@ -19,7 +18,6 @@ from launch.plan import MEMORY_FORMATS, Plan
 from launch.reports import GradientsSynced, SharesChanged
 from launch.shares import NodeLimits, StepTime
 
-RANK = Path(__file__).parents[1] / "ranks/rank_of_four.py"
 ROUNDED_TOLERANCE = 5e-2
 
 
@@ -71,10 +69,7 @@ SPECS = {
 
 LONG = {name for name, spec in SPECS.items() if len(spec.plans) > 2}
 LONG |= {"a pair is slow", "a pipeline is slow"}
-
-
-def kind_of(name: str) -> tuple[int, bool]:
-    return len(SPECS[name].plans), name in LONG
+want_pairs("several nodes", {name: spec for name, spec in SPECS.items() if name not in LONG})
 
 
 def names(chosen: Iterable[str]) -> pytest.MarkDecorator:
@@ -82,15 +77,23 @@ def names(chosen: Iterable[str]) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+def trained(
+    tmp_path_factory: pytest.TempPathFactory, trained_pair: Callable[[str, str], Trained]
+) -> Callable[[str], Trained]:
     """Give a job's outcome. All jobs of as many nodes run one after the other."""
 
     @cache
-    def train_of(nodes: int, is_long: bool) -> dict[str, Trained]:
-        specs = {name: spec for name, spec in SPECS.items() if kind_of(name) == (nodes, is_long)}
+    def train_of(nodes: int) -> dict[str, Trained]:
+        wanted = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
+        specs = {name: spec for name, spec in wanted.items() if name in LONG}
         return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"), RANK)
 
-    return lambda name: train_of(*kind_of(name))[name]
+    def find(name: str) -> Trained:
+        if name not in LONG:
+            return trained_pair("several nodes", name)
+        return train_of(len(SPECS[name].plans))[name]
+
+    return find
 
 
 def start_of(case: str) -> dict[str, torch.Tensor]:

@@ -10,14 +10,13 @@ import noise_cases
 import pytest
 import torch
 from conftest import SEED, Training, long
-from jobs_of_nodes import Spec, trained_when_asked
+from jobs_of_nodes import RANK, Spec, trained_when_asked, want_pairs
 
 from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
 from launch.plan import Plan
 from launch.reports import StepDone, StepsFinished
 
 FILE = Path(noise_cases.__file__)
-RANK = Path(__file__).parents[1] / "ranks/rank_of_four.py"
 
 PARTS = Plan(strategy="sequential", node_batch=16, micro_batches=4)
 PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=16)
@@ -135,6 +134,7 @@ SPECS = {
         file=FILE,
     ),
 }
+want_pairs("noise", SPECS)
 LONG = {
     "threads": Spec(
         "Still",
@@ -147,13 +147,10 @@ LONG = {
 
 
 @pytest.fixture(scope="module")
-def on_two_nodes(tmp_path_factory):
+def on_two_nodes(tmp_path_factory, trained_pair):
     """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
-    specs = [
-        (specs, trained_when_asked(specs, tmp_path_factory.mktemp("noise"), RANK))
-        for specs in (SPECS, LONG)
-    ]
-    return lambda name: next(train(name) for known, train in specs if name in known)
+    train = trained_when_asked(LONG, tmp_path_factory.mktemp("noise"), RANK)
+    return lambda name: train(name) if name in LONG else trained_pair("noise", name)
 
 
 @pytest.mark.parametrize("name", ["unequal", long("threads")])

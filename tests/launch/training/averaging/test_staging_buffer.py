@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import tiny_cases
 import torch
 from conftest import TINY
-from jobs_of_nodes import Spec, Trained, trained_when_asked
+from jobs_of_nodes import Spec, Trained, want_pairs
 from one_process import TOLERANCE, largest_error, trained_alone
 
 from launch.plan import Plan
 
 MIRRORED = Path(__file__).parents[2] / "cases/mirror_cases.py"
-RANK = Path(__file__).parents[2] / "ranks/rank_of_four.py"
 
 WHOLE = Plan(strategy="sequential", node_batch=3)
 PARTS = replace(WHOLE, micro_batches=2, node_batch=4)
@@ -34,11 +34,12 @@ SPECS = {
     ),
     "Early": Spec("Early", [PARTS, WHOLE], file=MIRRORED),
 }
+want_pairs("mirror", SPECS)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
-    return trained_when_asked(SPECS, tmp_path_factory.mktemp("mirror"), RANK)
+def trained(trained_pair: Callable[[str, str], Trained]) -> Callable[[str], Trained]:
+    return partial(trained_pair, "mirror")
 
 
 @pytest.mark.parametrize("case", CASES)
