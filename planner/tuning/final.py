@@ -19,6 +19,13 @@ _LEAST_LIMIT_S = 10.0
 _STARTS = 2
 """Times that each plan of the final is started afresh."""
 
+_FEWEST = 2
+"""Plans of a second start at least: the best one and PyTorch's defaults."""
+
+_USUAL_ROUNDS = 4
+"""Rounds of a start that time is set aside for: eight pairs of AlexNet's turns, as two starts have
+them, say twice as much as four or five."""
+
 _ROUNDS_TO_SETTLE, _SETTLED = 8, 0.015
 """Rounds after which a start of the final may end, and the half width of its ratios' intervals
 from which on more rounds are not worth their time."""
@@ -132,11 +139,13 @@ class Final:
                 ]
             else:
                 again = [e for e in entrants if e.has_not_failed and not e.role.is_rare]
-                plans_again = [entrant.plan for entrant in again]
-                is_apart = self._trials.race.would_be_apart(plans_again)
-                least_s = self._least_time_s(plans_again, is_apart=is_apart)
+                least_s, is_apart = self._least_time_again_s(again)
                 if is_apart and least_s > self._trials.remaining_s():
                     break  # that each turn is a start was not known when starts were counted
+                while len(again) > _FEWEST and least_s > self._trials.remaining_s():
+                    again.pop()  # the first start took longer than it was expected to
+                    least_s, _ = self._least_time_again_s(again)
+                plans_again = [entrant.plan for entrant in again]
                 for entrant in again:
                     # A start may have shown that the others do not fit beside it.
                     entrant.is_parked = self._trials.race.would_be_apart(plans_again)
@@ -179,10 +188,18 @@ class Final:
         """Give the time in which a plan of the final must be warm."""
         return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
 
-    def _least_time_s(self, plans: Sequence[Plan], *, is_apart: bool = False) -> float:
-        """Estimate the least time of one start of some plans, and of the fewest rounds."""
+    def _least_time_s(
+        self, plans: Sequence[Plan], *, is_apart: bool = False, rounds: int = LEAST_ROUNDS
+    ) -> float:
+        """Estimate the time of one start of some plans, and of so many rounds."""
         turns_s = sum(self._times.turn_s(plan, is_apart=is_apart) for plan in plans)
-        return sum(map(self._times.start_s, plans)) + LEAST_ROUNDS * turns_s
+        return sum(map(self._times.start_s, plans)) + rounds * turns_s
+
+    def _least_time_again_s(self, entrants: Sequence[Entrant]) -> tuple[float, bool]:
+        """Estimate the least time of another start, and tell whether its turns are starts."""
+        plans = [entrant.plan for entrant in entrants]
+        is_apart = self._trials.race.would_be_apart(plans)
+        return self._least_time_s(plans, is_apart=is_apart), is_apart
 
     def _rare_plans(self, finalists: Sequence[Plan]) -> list[tuple[Plan, Role]]:
         """Give the plans that the best one is compared with by a few turns.
@@ -238,7 +255,8 @@ class Final:
             plans = [*self.finalists(leader), *others][:2]
         rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])
-        raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart)
+        rounds = LEAST_ROUNDS if is_apart else _USUAL_ROUNDS
+        raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart, rounds=rounds)
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (
             _STARTS * raced_s + self._least_time_s(rare, is_apart=is_apart)

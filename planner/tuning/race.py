@@ -157,18 +157,19 @@ class Race:
 
         A plan that gives its memory back in every step was up to twice as slow for some turns after
         others were started. What slows all plans alike does not show in their ratios. A plan that
-        waits for its input or is only compared with says nothing here.
+        waits for its input says nothing here; one that is only compared with has its turn at last.
 
         Args:
             entrants: Those that are closed have no turn.
             until: As of `run_round`.
             least: Rounds for which there must be time yet, or else the round counts as it is.
         """
-        raced = [e for e in entrants if not e.role.is_rare and not e.is_input_bound()]
+        often = [entrant for entrant in entrants if not entrant.role.is_rare]
+        raced = [entrant for entrant in often if not entrant.is_input_bound()]
         warm_s = [entrant.step_s for entrant in raced]
         for _ in range(_MOST_SETTLING):
             self.go_forwards()
-            self.run_round(entrants, until=until)
+            self.run_round(often, until=until)
             turns_s = [entrant.turns_s.get(self._round) for entrant in raced]
             slower = [
                 turn / warm for turn, warm in zip(turns_s, warm_s, strict=True) if turn and warm
@@ -177,11 +178,15 @@ class Race:
             left_s = until - self._clock() - least * sum(e.turn_s for e in entrants if e.is_open)
             is_warm = max(slower, default=1.0) * _STILL_WARMING <= common
             if is_warm or left_s < 0 or self.is_apart:
-                return
-            for entrant in entrants:
+                break
+            for entrant in often:
                 entrant.count_as_warmup(self._round)
-        self.go_forwards()
-        self.run_round(entrants, until=until)
+        else:
+            self.go_forwards()
+            self.run_round(often, until=until)
+        for entrant in entrants:
+            if entrant.role.is_rare and entrant.is_running:
+                self._have_turn(entrant, until)
 
     def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
         if self.is_apart or not any(e.was_disturbed(self._round) for e in entrants):
