@@ -117,6 +117,7 @@ class PeerLauncher:
                         address=address,
                         commands=tuple(_command(start, threads) for start in of_host),
                         modules=peer.modules,
+                        listens_everywhere=peer.listens_everywhere and not self._is_local,
                     ),
                 )
                 for host, address, of_host in wanted

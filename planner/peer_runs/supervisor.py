@@ -17,6 +17,7 @@ import platform
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -51,7 +52,10 @@ _STOP_LIMIT_S, _STOP_POLL_S = 0.5, 0.001
 _GRACE_S = 3.0
 _GIVE_UP_S = 5.0
 
-_LEFT_OUT = ("OMP_", "MKL_", "KMP_", "GOMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "ACCELERATE_")
+_LEFT_OUT = (
+    *("OMP_", "MKL_", "KMP_", "GOMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_"),
+    *("ACCELERATE_", "RAY_", "TF_CONFIG"),
+)
 """Where a variable is set it is no default any more; the others are those of a job around us."""
 
 
@@ -84,6 +88,10 @@ class SupervisorRequest:
 
     address: str | None = None
     """Of this host: gloo is told the interface that has it."""
+
+    listens_everywhere: bool = False
+    """Whether others may reach servers of it through any interface: nothing is started where this
+    host has more than that one."""
 
     job: str | None = None
     """Document of a job of ours: then the workers of its rank are what is stopped."""
@@ -133,8 +141,7 @@ class PeerSupervisor:
         # Open for writing as well: it never ends, and no script waits for a reader.
         reports = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
         try:
-            refusals = filter(None, map(find_malicious_release, self._request.modules))
-            if (refusal := next(refusals, None)) is not None:
+            if (refusal := self._find_refusal()) is not None:
                 _write(CommandEnded(code=1, log_tail=refusal).encode())
             for number, command in enumerate(() if refusal else self._request.commands):
                 self._start(command, self._folder / f"{platform.node()}-{number}.log")
@@ -144,6 +151,19 @@ class PeerSupervisor:
                 self._end()
                 shutil.rmtree(self._folder, ignore_errors=True)
             os.close(reports)
+
+    def _find_refusal(self) -> str | None:
+        """Give why nothing may be started on this host, in one line."""
+        request = self._request
+        refusals = filter(None, map(find_malicious_release, request.modules))
+        if (refusal := next(refusals, None)) is not None or not request.listens_everywhere:
+            return refusal
+        if not (others := _find_other_interfaces(request.address)):
+            return None
+        return (
+            f"its servers would listen on {', '.join(others)} too: compare it where each host has "
+            "one network, or on one host"
+        )
 
     def _start(self, one: SupervisedCommand, path: Path) -> None:
         for name, text in one.files.items():
@@ -297,6 +317,18 @@ def _find_interface(address: str | None) -> str | None:
     interfaces = psutil.net_if_addrs().items()
     found = (str(name) for name, own in interfaces if address in {one.address for one in own})
     return next(found, None)
+
+
+def _find_other_interfaces(address: str | None) -> list[str]:
+    """Find interfaces with an address by which others may reach this host, but for one's."""
+    own, states = _find_interface(address), psutil.net_if_stats()
+    return [
+        name
+        for name, addresses in psutil.net_if_addrs().items()
+        if name != own and name in states and states[name].isup
+        if "loopback" not in states[name].flags.split(",")
+        if any(one.family in (socket.AF_INET, socket.AF_INET6) for one in addresses)
+    ]
 
 
 def _write(block: bytes) -> None:

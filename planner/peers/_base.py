@@ -112,6 +112,8 @@ class Peer(ABC):
         script: File in ``scripts``.
         is_for_hosts: Whether it trains on several hosts too.
         needs_mpirun: Whether mpirun starts it.
+        listens_everywhere: Whether a server of it listens on all addresses of a host, and has no
+            option for one: it trains on several hosts only where each has one network.
     """
 
     distribution: str = "torch"
@@ -119,6 +121,7 @@ class Peer(ABC):
     script: str
     is_for_hosts: bool = True
     needs_mpirun: bool = False
+    listens_everywhere: bool = False
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from planner.peers._base import Peer, PeerSetup, PeerStart
 
 _FIRST_JAVA = 17
 _MEMORY = "4g"
+_STANDS_STILL_S = 3600
+_SECRET_BYTES = 32
 
 
 class SparkPeer(Peer):
@@ -67,16 +70,20 @@ def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
         driver = [sys.executable, *script, "--master", f"local[{setup.processes}]"]
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
         return [PeerStart(command=driver, environment=environment)]
+    environment["SPARK_CONF_DIR"] = str(setup.folder)
+    files = {"spark-defaults.conf": _lock()}
     run = [str(_spark_home() / "bin" / "spark-class")]
-    port, ui = map(str, setup.ports[:2])
+    port = str(setup.ports[0])
+    first = {**environment, "SPARK_LOCAL_IP": setup.first.address}
     master = f"spark://{setup.first.address}:{port}"
     starts = [
         PeerStart(
             command=[
                 *(*run, "org.apache.spark.deploy.master.Master", "--host", setup.first.address),
-                *("--port", port, "--webui-port", ui),
+                *("--port", port, "--webui-port", "0"),
             ],
-            environment=environment,
+            environment={**first, "SPARK_MASTER_OPTS": f"-Dspark.worker.timeout={_STANDS_STILL_S}"},
+            files=files,
         )
     ]
     starts += [
@@ -88,12 +95,22 @@ def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
             ],
             host=number,
             environment={**environment, "SPARK_LOCAL_IP": host.address},
+            files=files,
         )
         for number, host in enumerate(setup.hosts)
     ]
     driver = [sys.executable, *script, "--master", master, "--driver-host", setup.first.address]
-    where = {**environment, "SPARK_LOCAL_IP": setup.first.address}
-    return [*starts, PeerStart(command=driver, environment=where)]
+    return [*starts, PeerStart(command=driver, environment=first, files=files)]
+
+
+def _lock() -> str:
+    """Make the settings of a cluster that takes programs only from who knows a new password."""
+    settings = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(_SECRET_BYTES),
+        "spark.master.rest.enabled": "false",  # it asks for none, at a fixed port
+    }
+    return "".join(f"{name} {value}\n" for name, value in settings.items())
 
 
 def _spark_home() -> Path:

@@ -9,3 +9,4 @@ class SparkTorchDistributor(SparkPeer):
     """One process for each core: in the driver on one host, as tasks of Spark on several."""
 
     script = "spark_distributor.py"
+    listens_everywhere = True  # for what its tasks write

@@ -16,6 +16,7 @@ class TensorFlow(Peer):
     distribution = "tensorflow_cpu"
     modules = ("tensorflow",)
     script = "tensorflow_mirrored.py"
+    listens_everywhere = True
 
     def default_processes(self, cores: int) -> int:
         return 1
@@ -34,6 +35,8 @@ class TensorFlow(Peer):
         ]
         threads = () if setup.threads is None else ("--threads", str(setup.threads))
         command = [sys.executable, *self.training_command(setup, *threads)]
+        if setup.world_size == 1:  # a server would wait for others, on all addresses
+            return [PeerStart(command=command)]
         return [
             PeerStart(
                 command=command,

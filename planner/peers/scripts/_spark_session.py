@@ -34,7 +34,8 @@ def open_session(arguments: dict[str, Any]) -> Iterator[Any]:
         "spark.executor.heartbeatInterval": "600s",
         "spark.executor.memory": "4g",
         "spark.task.cpus": "1",
-        "spark.executor.cores": "1",
+        # TorchDistributor asks after this time whether all hosts have joined by now, 40 times.
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "5s",
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -61,7 +61,10 @@ def main() -> None:
         train,
         train_loop_config=arguments,
         torch_config=TorchConfig(backend="gloo"),
-        scaling_config=ScalingConfig(num_workers=arguments["workers"], use_gpu=False),
+        # Packed, one host would have as many as it has room for.
+        scaling_config=ScalingConfig(
+            num_workers=arguments["workers"], use_gpu=False, placement_strategy="SPREAD"
+        ),
         run_config=RunConfig(storage_path=str(folder / "results")),
     )
     trainer.fit()
@@ -71,7 +74,7 @@ def join(address: str, nodes: int) -> None:
     """Join a Ray that is just being started, once all its nodes are there."""
     import time
 
-    give_up = time.monotonic() + 60.0
+    give_up = time.monotonic() + 120.0
     while True:
         try:
             if not ray.is_initialized():

@@ -1,16 +1,17 @@
 """TensorFlow's MultiWorkerMirroredStrategy with a loop of its own, as in TensorFlow's guide.
 
-TF_CONFIG says which processes there are.
+TF_CONFIG says which processes there are; without it this is the only one.
 """
 
 from __future__ import annotations
 
-import json
-import os
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from planner.peers.scripts._task import PeerTask, StepClock, make_parser, parse
+
+_STANDS_STILL_MS = 3_600_000
 
 
 def main() -> None:
@@ -25,9 +26,9 @@ def main() -> None:
     if arguments["threads"] is not None:
         tf.config.threading.set_intra_op_parallelism_threads(arguments["threads"])
     tf.keras.utils.set_random_seed(arguments["seed"])
+    allow_standing_still()
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    place = json.loads(os.environ["TF_CONFIG"])
-    index, processes = place["task"]["index"], len(place["cluster"]["worker"])
+    index, processes = strategy.cluster_resolver.task_id or 0, strategy.num_replicas_in_sync
     keras = import_module(f"planner.peers.scripts.keras_{arguments['use_case']}")
     global_batch = task.batch_size * processes
     with strategy.scope():
@@ -57,6 +58,19 @@ def main() -> None:
     for share in clock.timed(shares):
         loss = train(share)
         clock.note_step(loss, task.batch_size)
+
+
+def allow_standing_still() -> None:
+    """Let the processes stand still while others have their turn: after 10 s they would be lost.
+
+    TensorFlow has no public setting for that.
+    """
+    from tensorflow.python.eager import context
+
+    here = context.context()
+    here.configure_coordination_service = partial(
+        here.configure_coordination_service, heartbeat_timeout_in_ms=_STANDS_STILL_MS
+    )
 
 
 if __name__ == "__main__":

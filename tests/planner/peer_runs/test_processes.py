@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch.workers.log import find_cause
@@ -87,6 +89,19 @@ def test_a_malicious_release_on_a_host_is_refused_there_before_anything_starts(
     with (
         PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
         pytest.raises(PeerFailedError, match=r"lightning 2\.6\.2 is a malicious release"),
+    ):
+        processes.next_report(GUARD_S)
+
+
+def test_servers_on_all_addresses_are_not_started_where_a_host_has_another_network(tmp_path):
+    """Ray and TensorFlow have no option for the address of their servers."""
+    addresses = [one.address for own in psutil.net_if_addrs().values() for one in own]
+    if not any(re.fullmatch(r"(?!127)\d+\.\d+\.\d+\.\d+", one) for one in addresses):
+        pytest.skip("this machine has no network")
+    asked = replace(request(tmp_path, COUNTING), address="127.0.0.1", listens_everywhere=True)
+    with (
+        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        pytest.raises(PeerFailedError, match=r"its servers would listen on .* too: compare it "),
     ):
         processes.next_report(GUARD_S)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,37 @@ def test_scripts_of_peers_are_all_used_by_one():
     }
     used = {load_peer(name).script for name in peer_names()}
     assert scripts - used == set()
+
+
+def test_ray_lets_in_who_has_the_token_of_its_start():
+    """Another host had none: Ray takes one that is in the user's home to be known to all."""
+    ray = load_peer("ray")
+    tokens = []
+    for setup in (make_setup(ray), make_setup(ray, TWO), make_setup(ray, TWO)):
+        environments = [start.environment for start in ray.starts(setup)]
+        assert {one["RAY_AUTH_MODE"] for one in environments} == {"token"}
+        (token,) = {one["RAY_AUTH_TOKEN"] for one in environments}
+        tokens.append(token)
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_ray_without_tokens_trains_on_one_host_only(monkeypatch):
+    ray = load_peer("ray")
+    monkeypatch.setattr("planner.peers._base.find_spec", lambda _: True)
+    for version, is_refused in (("2.51.1", True), ("2.52.0", False), ("3.0.0", False)):
+        monkeypatch.setattr(type(ray), "version", version)
+        assert ray.find_obstacle(make_setup(ray)) is None
+        assert (ray.find_obstacle(make_setup(ray, TWO)) is not None) == is_refused
+
+
+def test_tensorflow_serves_nobody_where_it_trains_alone():
+    """Its server listens on all addresses, without a password."""
+    tensorflow = load_peer("tensorflow")
+    (alone,) = tensorflow.starts(make_setup(tensorflow))
+    assert "TF_CONFIG" not in alone.environment
+    together = tensorflow.starts(make_setup(tensorflow, TWO))
+    places = [json.loads(start.environment["TF_CONFIG"])["task"]["index"] for start in together]
+    assert places == [0, 1]
 
 
 @pytest.mark.long
