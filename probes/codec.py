@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Hashable, Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
+from functools import cache
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
@@ -78,6 +80,7 @@ _WORDS = {
     "0.0": "0",
     "|": "or",
 }
+_LEARNING = threading.Lock()
 
 
 def encode(value: object, *, indent: int | None = None) -> bytes:
@@ -130,6 +133,7 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     Raises:
         InvalidDocumentError: A key is missing or unknown, or a value is not what it should be.
     """
+    _learn(as_type)
     try:
         value = msgspec.convert(values, as_type)
         if not allow_unknown_keys:
@@ -141,6 +145,17 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     except RecursionError as error:
         raise InvalidDocumentError(f"{source}: it is nested too deeply") from error
     return value
+
+
+@cache
+def _learn(as_type: Hashable) -> None:
+    """Have msgspec learn a type, and those in it, in one thread at a time.
+
+    It puts what it learns of a class on the class before it knows all fields, where another thread
+    takes it as it is and reads from address 0 (msgspec 0.22).
+    """
+    with _LEARNING:
+        msgspec.json.Decoder(as_type)
 
 
 def json_schemas(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -189,3 +191,40 @@ def test_what_is_wrong_is_said_with_its_place_and_what_was_expected(values, mess
 def test_what_is_no_json_is_said(document):
     with pytest.raises(InvalidDocumentError, match=r"^house: no JSON \("):
         codec.decode(document, House, source="house")
+
+
+MEANWHILE = """
+import threading
+from dataclasses import dataclass
+from probes import codec
+
+begun, goes_on = threading.Event(), threading.Event()
+
+def annotation():
+    begun.set()
+    goes_on.wait()
+    return int
+
+@dataclass
+class Inner:
+    number: "annotation()"
+
+@dataclass
+class Outer:
+    inner: Inner
+
+def convert():
+    assert codec.convert({"inner": {"number": 1}}, Outer, source="") == Outer(Inner(1))
+
+first = threading.Thread(target=convert)
+first.start()
+begun.wait()
+threading.Timer(0.1, goes_on.set).start()
+convert()
+first.join()
+"""
+
+
+def test_a_type_may_come_in_two_threads_at_once():
+    # The first requests of a server, several at a time, ended it: it read from address 0.
+    subprocess.run([sys.executable, "-c", MEANWHILE], check=True)
