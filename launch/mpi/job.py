@@ -158,11 +158,14 @@ class MpiJob:
         Open MPI 5.0.11 ends with 0 when it has lost a host; that is given as 1.
         """
         self._await_end()
-        return self._process.returncode or int(self.find_lost_host() is not None)
+        return self._process.returncode or int(find_lost_host(self.read_errors()) is not None)
 
-    def find_lost_host(self) -> str | None:
-        """Find the host that stopped answering, where mpirun has noticed one."""
-        return find_lost_host(self._log.read_text(errors="replace"))
+    def read_errors(self) -> str:
+        """Give what was written to stderr so far; nothing where the user has removed the log."""
+        with contextlib.suppress(FileNotFoundError):
+            # mpirun ends what it writes with a zero byte.
+            return self._log.read_text(errors="replace").replace("\0", "")
+        return ""
 
     def stop(self) -> None:
         """End the job, in bounded time: mpirun ends its ranks, and ranks end their workers.

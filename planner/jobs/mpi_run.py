@@ -107,14 +107,14 @@ def run_mpi(
     with _orderly_end(cancellation), MpiJob(command, directory.mpirun_log) as job:
         reader = _ReportReader(job, on_report, cancellation, limits_s)
         silence_s = reader.read()
-        is_stopped, errors = job.is_stopped, _read_errors(directory)
+        is_stopped, errors = job.is_stopped, job.read_errors()
         if silence_s is not None or reader.failures:
             job.stop()
         code = job.wait()
     return MpiRunEnd(
         code=code or int(bool(reader.failures) or silence_s is not None),
         # What mpirun writes of being ended from here would hide why the job was silent.
-        errors=_read_errors(directory) if silence_s is None else errors,
+        errors=job.read_errors() if silence_s is None else errors,
         failures=tuple(reader.failures),
         has_reported=reader.has_reported,
         end_signal=reader.end_signal,
@@ -209,11 +209,6 @@ def _orderly_end(cancellation: Cancellation) -> Iterator[None]:
         yield
     finally:
         cancellation.is_orderly = False
-
-
-def _read_errors(directory: RunDirectory) -> str:
-    # mpirun ends what it writes with a zero byte.
-    return directory.mpirun_log.read_text(errors="replace").replace("\0", "")
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -14,6 +14,7 @@ from launch.hosts.parallel_commands import run_all
 from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
+from launch.mpi.mpirun_log import find_lost_host
 from launch.mpi.scratch_folder import MpirunScratch
 from launch.mpi.settings import MpiSettings
 from launch.reports import Report
@@ -131,7 +132,7 @@ def test_rank_that_fails_ends_the_job_on_every_host(testbed):
     with job_on(bed, "hello_rank", "fail") as job:
         wait_for(job, *BOTH)
         assert job.wait() != 0
-        assert job.find_lost_host() is None
+        assert find_lost_host(job.read_errors()) is None
     assert bed.left_over() == set()
 
 
@@ -142,7 +143,7 @@ def test_host_that_is_cut_off_ends_the_job_and_is_named(testbed):
         wait_for(job, *BOTH)
         bed.cut(bed.hosts[1])
         assert job.wait() == 1
-        assert job.find_lost_host() == "node2"
+        assert find_lost_host(job.read_errors()) == "node2"
     assert bed.left_over(patience_s=30) == set()
 
 

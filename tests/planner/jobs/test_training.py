@@ -109,6 +109,14 @@ def test_job_that_comes_to_its_end_after_all_is_done(tmp_path):
     assert json.loads((done.run_directory / "metrics.jsonl").read_text())["is_generated"] is True
 
 
+def test_a_removed_folder_of_the_run_does_not_hide_how_the_job_ended(tmp_path):
+    """The story: mpirun's log was looked for at the end, and that it was gone was the error."""
+    removing = f"import shutil\nshutil.rmtree({str(tmp_path / 'runs')!r})\n"
+    assert len(run(removing + WHOLE, tmp_path).epochs) == 1  # its weights are on another host
+    with pytest.raises(TrainingFailedError, match=r"^node2: its disk is full$"):
+        run(removing + sending(step(1), WRONG) + "sys.exit(1)", tmp_path)
+
+
 def test_ranks_that_slurm_has_asked_to_end_end_the_command_likewise(tmp_path):
     """The story: `mpirun ended with exit code 0 before the training was done`."""
     with pytest.raises(CancelledError) as ended:
