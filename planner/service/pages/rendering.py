@@ -20,6 +20,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     is_uncertain,
+    is_unreliable,
     printable,
 )
 from planner.report.figures.figure import Figure, figure_html
@@ -181,7 +182,7 @@ def _make_environment() -> Environment:
         time=_time,
         whole=_whole,
     )
-    environment.tests["uncertain"] = is_uncertain
+    environment.tests.update(uncertain=is_uncertain, unreliable=is_unreliable)
     return environment
 
 

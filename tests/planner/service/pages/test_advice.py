@@ -132,10 +132,11 @@ def test_wide_intervals_are_marked_and_shown_with_both_ends(change_plan):
     plan, _, site = change_plan(
         throughput_samples_per_s=around(9109, 1837, 47096), software=current_software()
     )
-    for markup in (get(site, "/plans/{id}", plan), get(site, "/")):
-        assert "9109 (1837 to 47096)" in markup.text
-        assert "uncertain" in markup.text
+    for markup in (get(site, "/plans/{id}", plan), get(site, "/"), get(site, "/plans")):
+        assert "9109 (1837 to 47096) not reliable" in markup.text
         assert "±37" not in markup.text
+    plan, _, site = change_plan(throughput_samples_per_s=around(100, 75, 125))
+    assert "100 ±25 uncertain" in get(site, "/plans/{id}", plan).text
 
 
 def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):
