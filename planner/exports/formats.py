@@ -12,6 +12,7 @@ from planner.exports.python_module import python_module
 from planner.exports.shell_script import shell_script
 from planner.plans.plain_commands import plain_commands
 from planner.plans.stored_plan import StoredPlan
+from planner.report.plans import GENERATED
 from planner.scripts.naming import is_script
 
 JSON = "json"
@@ -69,3 +70,9 @@ def export_text(stored: StoredPlan, text_format: str, stale_reasons: Sequence[st
     """
     texts = SCRIPT_TEXTS if is_script(stored.use_case) else _TEXTS
     return texts[text_format](stored, stale_reasons)
+
+
+def unsaid(stored: StoredPlan, text_format: str) -> list[str]:
+    """Give warnings to go with an export: scripts say it in a comment, a command line cannot."""
+    is_mute = stored.is_generated and text_format not in FILE_NAMES
+    return [f"the data of plan {stored.id} were {GENERATED}"] if is_mute else []

@@ -12,7 +12,7 @@ from typing import Any
 
 from planner.api import plans
 from planner.api.plans import FoundPlan
-from planner.exports.formats import JSON, export_commands, export_text, find_format
+from planner.exports.formats import JSON, export_commands, export_text, find_format, unsaid
 from planner.input_cost.lines import input_json, input_lines
 from planner.report.comparison import compare as compare_plans
 from planner.report.comparison import comparison_text
@@ -75,6 +75,8 @@ def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
     else:
         text = export_text(found.stored, chosen, found.stale_reasons)
         document = {"id": plan_id, "format": chosen, "text": text}
+        for warning in unsaid(found.stored, chosen):
+            out.warn(warning)
     if not out.as_json:
         sys.stdout.write(text)
     out.finish(document)

@@ -373,11 +373,14 @@ def test_the_batch_script_without_a_script_trains_by_ddlplan(place, tuned):
     assert (tuned.folder / "runs/1/weights.safetensors").exists()
 
 
-def test_a_format_is_chosen_on_the_command_line(tuned):
+def test_a_format_is_chosen_on_the_command_line(tuned, import_for):
     document = tuned.data("plans", "export", 1)
     assert set(document["commands"]) == {"mpirun", "torchrun"}
     ended = tuned.run("plans", "export", 1, "--format", "torchrun")
     assert ended.out == document["commands"]["torchrun"] + "\n"
+    made_up = tuned.run("plans", "export", import_for(is_generated=True), "--format", "torchrun")
+    assert made_up.out == ended.out
+    assert "the data of plan 2 were generated" in made_up.err
     as_json = tuned.data("plans", "export", 1, "--format", "slurm")
     assert as_json["format"] == "sbatch"
     assert as_json["text"].startswith("#!/bin/bash\n")
