@@ -43,8 +43,10 @@ class BoundedConnection(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its client has yet to send a request, whole."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+        """Whether its client has yet to send a request, whole, or to read an answer."""
+        is_unread = self.transport.get_write_buffer_size() > 0
+        is_asked = self.cycle is not None and not self.cycle.more_body
+        return is_unread or not is_asked or self.cycle.response_complete
 
     def end_if_slow(self) -> None:
         """End it if its client takes too long to send a request, or to read an answer."""
@@ -58,7 +60,7 @@ class BoundedConnection(H11Protocol):
             self.transport.abort()
 
     def _make_room(self) -> None:
-        """End the connection that has waited longest for a request, perhaps this one."""
+        """End the connection that has waited longest for its client, perhaps this one."""
         found = [one for one in self.connections if isinstance(one, BoundedConnection)]
         found = [one for one in found if one.is_waiting and not one.transport.is_closing()]
         oldest = min(found, key=lambda one: one._waits_since, default=self)

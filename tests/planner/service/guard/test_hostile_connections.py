@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from contextlib import suppress
 
 import psutil
 import pytest
+import uvicorn
 from filled_store import fill
-from serving import Serving, read_all, serving, statuses
+from serving import GUARD_S, Serving, read_all, serving, statuses
+from uvicorn.server import ServerState
+
+from planner.service.connection import connection_class
+from planner.service.requests.settings import Bounds
 
 MIB = 2**20
 
@@ -139,6 +146,44 @@ def test_a_bad_chunk_after_the_answer_ends_the_connection_without_a_word(server)
         read_all(connection)
     server.check_that_it_serves()
     assert server.err == before
+
+
+def test_clients_that_read_nothing_make_room_for_others():
+    """The story: as many of them as there may be connections kept everybody else out."""
+    request = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(8 * MIB), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask_beside_two() -> bytes:
+        config = uvicorn.Config(
+            answer, http=connection_class(Bounds(connections=2)), log_config=None
+        )
+        config.load()
+        state = ServerState()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: config.http_protocol_class(config=config, server_state=state, app_state={}),
+            *("127.0.0.1", 0),
+        )
+        where = server.sockets[0].getsockname()
+        silent = [socket.create_connection(where) for _ in range(2)]
+        for one in silent:
+            one.sendall(request)
+        while sum(one.transport.get_write_buffer_size() > 0 for one in state.connections) < 2:
+            await asyncio.sleep(0.01)
+        reader, writer = await asyncio.open_connection(*where)
+        writer.write(request)
+        line = await reader.readline()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        server.close()
+        for one in (*silent, writer):
+            one.close()
+        return line
+
+    assert asyncio.run(asyncio.wait_for(ask_beside_two(), GUARD_S)) == b"HTTP/1.1 200 OK\r\n"
 
 
 @pytest.mark.long
