@@ -203,7 +203,8 @@ class Guard:
 
     def _find_client(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         """Give the address of who asks."""
-        address: str = (scope.get("client") or ("",))[0]
+        # On a socket of IPv6, clients of IPv4 have such addresses.
+        address: str = (scope.get("client") or ("",))[0].removeprefix("::ffff:")
         if self._addresses.public_origins and is_loopback(address):
             # A proxy of this machine adds who asked it; what stands before that anybody may write.
             said = headers.get(b"x-forwarded-for", b"").decode("latin-1")
