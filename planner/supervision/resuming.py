@@ -15,6 +15,7 @@ from planner.records.training_record import TrainingRecord, TrainingStatus
 
 _GOES_ON = (
     "plan",
+    "effective_batch",
     "lr_scaling",
     "allow_stale",
     "checkpoint_every",
@@ -29,6 +30,11 @@ _GOES_ON = (
 )
 """Options of the job before that hold for the next one too. None of them is a file or a program:
 a database that several people write to must not say what is run here."""
+
+
+def options_that_go_on(before: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the options of the job before, if one ran the training, that hold for the next one."""
+    return {option: before[option] for option in _GOES_ON if before.get(option)}
 
 
 def check_resumable(training: TrainingRecord) -> Path:
@@ -92,7 +98,7 @@ def resume_request(
         "use_case": training.use_case,
         **({} if training.data is None else {"data": training.data}),
         "epochs": training.epochs,
-        **{option: before[option] for option in _GOES_ON if option in before},
+        **options_that_go_on(before),
         "checkpoint": str(folder),
         "resume": True,
         **where,

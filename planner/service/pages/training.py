@@ -19,6 +19,7 @@ from planner.report.runs import run_facts
 from planner.service.pages.actions import cancel_form, resume_form
 from planner.service.pages.job import JobView, job_views
 from planner.service.pages.view import Context, PageRequest, View
+from planner.supervision.resuming import options_that_go_on
 
 _LOG_BYTES, _MOST_LOGS = 3000, 12
 
@@ -98,10 +99,8 @@ def _next_command(record: TrainingRecord, request: Mapping[str, Any]) -> tuple[s
     if len(record.hosts) > 1:
         words += ["--hosts", "FILE"]
     words += ["--epochs", str(record.epochs)]
-    if request.get("plan") is not None:
-        words += ["--plan", str(request["plan"])]
-    if request.get("allow_stale"):
-        words.append("--allow-stale")
+    for option, value in options_that_go_on(request).items():
+        words += [f"--{option.replace('_', '-')}", *([] if value is True else [str(value)])]
     folder = str(Path(record.checkpoint).parent)
     words += ["--checkpoint", folder, "--resume"]
     is_here = record.machine == platform.node()

@@ -81,11 +81,13 @@ def test_training_that_can_be_resumed_says_from_which_folder(store, show, tmp_pa
     assert show("trainings").count(command) == 2  # beside the form, for those without JavaScript
 
 
-def test_training_is_resumed_with_the_plan_that_it_was_started_with(store, show, tmp_path):
+def test_training_is_resumed_with_the_options_that_it_was_started_with(store, show, tmp_path):
     newest = tmp_path / "kept" / "step-00000002"
     add_training(store, TrainingStatus.CANCELLED, checkpoint=str(newest))
-    add_job(store, JobState.CANCELLED, request={"plan": 7, "allow_stale": True})
-    assert "--epochs 300 --plan 7 --allow-stale --checkpoint" in show("trainings")
+    request = {"plan": 7, "allow_stale": True, "lr_scaling": "sqrt"}
+    add_job(store, JobState.CANCELLED, request=request)
+    command = "--epochs 300 --plan 7 --lr-scaling sqrt --allow-stale --checkpoint"
+    assert command in show("trainings")
 
 
 def test_training_of_another_machine_is_resumed_there(store, show, tmp_path):
