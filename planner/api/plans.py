@@ -50,6 +50,9 @@ class FoundPlan:
     trials: tuple[StoredTrial, ...] = ()
     """Of its search, where one plan alone was asked for."""
 
+    data: str | None = None
+    """Where the data of that search were; ``None`` where the use case finds them by itself."""
+
     @property
     def is_stale(self) -> bool:
         """Whether its times may not hold any more."""
@@ -374,4 +377,5 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     measured = () if facts is None or node is None else node.data
     data = next((one for one in measured if facts is not None and one.path == facts.data), None)
     cost = None if node is None else assess_stored(stored, facts, node, data)
-    return replace(judged, trials=tuple(trials), worth=worth, input=cost)
+    place = None if facts is None else facts.data
+    return replace(judged, trials=tuple(trials), worth=worth, input=cost, data=place)

@@ -17,7 +17,7 @@ from planner.report.plans import plan_facts
 from planner.report.worth import is_doubtful, worth_facts, worth_sentences, worth_title
 from planner.scripts.naming import command_for, describe_trained, is_script
 from planner.service.pages.actions import launch_form, remove_form
-from planner.service.pages.view import Context, PageRequest, View, reasons_here
+from planner.service.pages.view import Context, PageRequest, View, data_options, reasons_here
 
 
 def show(request: PageRequest, context: Context) -> View:
@@ -26,6 +26,7 @@ def show(request: PageRequest, context: Context) -> View:
     found = plans.get(plan_id, db=context.db)
     stored, worth = found.stored, found.worth
     allow = ["--allow-stale"] if found.is_stale else []
+    data = data_options(found.data)
     return View(
         template="plan.html",
         title=f"Plan {stored.id}: {stored.use_case} on {stored.node}",
@@ -44,8 +45,10 @@ def show(request: PageRequest, context: Context) -> View:
             "file_names": FILE_NAMES,
             "script_settings": settings_of_script(stored.plan),
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
-            "command": command_for(stored.use_case, "launch", "--plan", str(plan_id), *allow),
-            "search_again": command_for(stored.use_case, "tune"),
+            "command": command_for(
+                stored.use_case, "launch", *data, "--plan", str(plan_id), *allow
+            ),
+            "search_again": command_for(stored.use_case, "tune", *data),
             "launch_forms": launch_form(stored.use_case, plan_id, context, is_stale=found.is_stale),
             "remove_forms": remove_form(plan_id, context),
             "baseline_words": _baseline_words(stored),

@@ -19,7 +19,7 @@ from planner.report.figures.study_figures import (
 from planner.scripts.naming import command_for, command_line
 from planner.service.pages.job import JobView, job_views
 from planner.service.pages.query import read_part
-from planner.service.pages.view import Context, PageRequest, View
+from planner.service.pages.view import Context, PageRequest, View, data_options
 from planner.trials.result import Role
 from planner.tuning.study import StoredTrial
 
@@ -103,9 +103,11 @@ def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:
 
 
 def _next_command(found: FoundStudy, *, is_running: bool) -> str:
-    use_case = found.record.use_case
+    record, use_case = found.record, found.record.use_case
     if is_running:
         return command_line(["ddlplan", "trials", "--use-case", use_case])
-    if found.record.is_open or not found.plans or found.stale_reasons:
-        return command_for(use_case, "tune")
-    return command_for(use_case, "launch", "--plan", str(found.plans[-1].id))
+    data = data_options(None if record.facts is None else record.facts.data)
+    if record.is_open or not found.plans or found.stale_reasons:
+        precision = [] if record.precision == "fp32" else ["--precision", record.precision]
+        return command_for(use_case, "tune", *data, *precision)
+    return command_for(use_case, "launch", *data, "--plan", str(found.plans[-1].id))

@@ -61,6 +61,11 @@ def reasons_here(reasons: Sequence[str]) -> list[str]:
     return [reason.replace(HERE, "this server has") for reason in reasons]
 
 
+def data_options(data: str | None) -> list[str]:
+    """Give the option that names data to a command; none where the use case finds its own."""
+    return [] if data is None else ["--data", data]
+
+
 def end_of_times(found: Sequence[FoundPlan]) -> float:
     """Give the end of the small plots of speedups, which one outlier must not squeeze."""
     known = [one.stored.speedup for one in found if one.stored.speedup is not None]

@@ -1,20 +1,24 @@
-"""What the pages of a job and of a training say is true of them."""
+"""What the pages of a job, a training and a study say is true of them."""
 
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 import pytest
 from markup import Markup
 from sweep_samples import sample_record
+from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from launch.plan import Plan
 from launch.system.process_identity import ProcessIdentity
+from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.service.site import PageRequest, Site
+from planner.tuning.study import Study
 from probes import codec
 
 
@@ -127,6 +131,29 @@ def test_job_that_is_over_does_not_go_on(store, show):
     add_job(store, JobState.DONE)
     assert "a supervisor, without a terminal" in show("jobs")
     assert "goes on" not in show("jobs")
+
+
+def test_a_search_and_its_plan_go_on_with_their_data(store, show):
+    """The story: without them the commands trained with samples that the use case makes up."""
+    study = Study(
+        use_case="simplebig",
+        node=NODE.node,
+        fingerprint=NODE.fingerprint(),
+        precision="auto",
+        software=current_software(),
+        data="sha256:0",
+        seed=0,
+        facts=replace(FACTS, data="/data/my photos"),
+    )
+    number = store.studies.get_or_create(study)
+    store.studies.add_trial(number, TRIALS[-1].result)
+    command = "--use-case simplebig --data '/data/my photos'"
+    assert f"ddlplan tune {command} --precision auto" in show("studies")
+    same = {"study_id": number, "node": study.node, "fingerprint": study.fingerprint}
+    plan = replace(STORED, id=None, use_case="simplebig", software=study.software, **same)
+    store.plans.save(plan, ends_search=True)
+    assert f"ddlplan launch {command} --plan 1" in show("studies")
+    assert f"ddlplan launch {command} --plan 1" in show("plans")
 
 
 def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
