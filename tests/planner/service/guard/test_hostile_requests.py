@@ -188,7 +188,7 @@ def test_many_wrong_tokens_have_to_wait_and_nobody_else_has_to(tmp_path, own_loc
 def test_wrong_tokens_of_a_client_of_ipv4_count_for_no_other_on_a_socket_of_ipv6(tmp_path):
     service = make_service(
         ServiceSettings(db=str(tmp_path / "planner.db")),
-        addresses=Addresses.of("::"),
+        addresses=Addresses.of("::1"),
         credentials=Credentials("right" * 8),
         cookie="ddlplan-1",
         bounds=Bounds(wrong_tokens=1),
