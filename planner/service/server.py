@@ -69,7 +69,7 @@ def serve(
             credentials=credentials,
             cookie=f"ddlplan-{port}",
             bounds=bounds,
-            on_used=tell_again if token is None else _do_nothing,
+            on_used=tell_again if token is None else lambda: None,
         )
         config = uvicorn.Config(
             service.app,
@@ -179,7 +179,3 @@ def _origin(settings: ServiceSettings, addresses: Addresses, port: int) -> str:
 
 def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error).lower()
-
-
-def _do_nothing() -> None:
-    return

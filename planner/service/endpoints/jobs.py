@@ -66,9 +66,6 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda one: one.id or 0,
         )
 
-    def job(values: Values) -> Found:
-        return Found(data=jobs.get(values["id"], db=db))
-
     def job_log(values: Values) -> Found:
         part = jobs.read_log(
             values["id"],
@@ -152,7 +149,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/jobs/{id}",
             command="jobs show",
             about="A job.",
-            answer=job,
+            answer=lambda values: Found(data=jobs.get(values["id"], db=db)),
             shape=of(JobRecord),
         ),
         Endpoint(

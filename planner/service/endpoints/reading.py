@@ -45,12 +45,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     """Give all endpoints that only read."""
     db = settings.db
 
-    def machine_list(values: Values) -> Found:
-        return Found(data=machines.find(db=db))
-
-    def machine(values: Values) -> Found:
-        return Found(data=machines.get(values["id"], db=db))
-
     def study_list(values: Values) -> Found:
         return page(
             values,
@@ -59,9 +53,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             ),
             lambda one: one.id,
         )
-
-    def study(values: Values) -> Found:
-        return Found(data=studies.get_record(values["id"], db=db))
 
     def trial_list(values: Values) -> Found:
         return page(
@@ -119,12 +110,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda one: one.id or 0,
         )
 
-    def training(values: Values) -> Found:
-        return Found(data=trainings.get(values["id"], db=db))
-
-    def training_usage(values: Values) -> Found:
-        return Found(data=trainings.get_usage(values["id"], db=db))
-
     def sweep_list(values: Values) -> Found:
         return page(
             values,
@@ -132,9 +117,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda one: one.id or 0,
             record_json,
         )
-
-    def sweep(values: Values) -> Found:
-        return Found(data=sweep_json(sweeps.get(values["id"], db=db)))
 
     def network_list(values: Values) -> Found:
         found = machines.find_networks(db=db)
@@ -155,7 +137,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/machines",
             command="machines list",
             about="All machines with what was measured of them, by name; never in parts.",
-            answer=machine_list,
+            answer=lambda _: Found(data=machines.find(db=db)),
             shape=many(of(MachineRecord)),
             is_list=True,
         ),
@@ -163,7 +145,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/machines/{id}",
             command="machines show",
             about="A machine.",
-            answer=machine,
+            answer=lambda values: Found(data=machines.get(values["id"], db=db)),
             shape=of(MachineRecord),
         ),
         Endpoint(
@@ -179,7 +161,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/studies/{id}",
             command="studies show",
             about="A study.",
-            answer=study,
+            answer=lambda values: Found(data=studies.get_record(values["id"], db=db)),
             shape=of(StudyRecord),
         ),
         Endpoint(
@@ -262,14 +244,14 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/trainings/{id}",
             command="runs show",
             about="A training with its epochs.",
-            answer=training,
+            answer=lambda values: Found(data=trainings.get(values["id"], db=db)),
             shape=of(TrainingRecord),
         ),
         Endpoint(
             path="/trainings/{id}/usage",
             command="runs usage",
             about="What each host of a training used over time.",
-            answer=training_usage,
+            answer=lambda values: Found(data=trainings.get_usage(values["id"], db=db)),
             shape=by_name(of(HostUsage)),
         ),
         Endpoint(
@@ -285,7 +267,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/sweeps/{id}",
             command="sweep show",
             about="A sweep with its points and what they show.",
-            answer=sweep,
+            answer=lambda values: Found(data=sweep_json(sweeps.get(values["id"], db=db))),
             shape=both(
                 shapes.SWEEP,
                 fields(points=many(shapes.SWEEP_POINT), findings=many(TEXT)),

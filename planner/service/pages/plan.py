@@ -25,6 +25,7 @@ def show(request: PageRequest, context: Context) -> View:
     plan_id = request.numbers["id"]
     found = plans.get(plan_id, db=context.db)
     stored, worth = found.stored, found.worth
+    facts = [] if worth is None else worth_facts(worth)
     allow = ["--allow-stale"] if found.is_stale else []
     data = data_options(found.data)
     return View(
@@ -35,7 +36,7 @@ def show(request: PageRequest, context: Context) -> View:
             "one": stored,
             "trained": describe_trained(stored.use_case),
             "sentences": _sentences(found),
-            "not_tried": [] if worth is None else _not_tried(dict(worth_facts(worth))),
+            "not_tried": [text for name, text in facts if name == "not tried"],
             "figures": plan_figures(stored, worth),
             "facts": plan_facts(stored, reasons_here(found.stale_reasons), found.trials),
             "why_title": worth_title(worth),
@@ -73,10 +74,6 @@ def _sentences(found: FoundPlan) -> list[str]:
     """Say what the trials and the data of a plan show, a line each."""
     said = [] if found.worth is None else worth_sentences(found.worth)
     return [*said, *([] if found.input is None else input_lines(found.input))]
-
-
-def _not_tried(facts: dict[str, str]) -> list[str]:
-    return [text for name, text in facts.items() if name == "not tried"]
 
 
 def _baseline_words(stored: StoredPlan) -> str:

@@ -27,7 +27,6 @@ from planner.report.figures.figure import Figure, figure_html
 from planner.report.plan_line import describe_plan
 from planner.service.pages.assets import asset_address
 from planner.service.pages.view import Context, View, reasons_here
-from probes.timing import Interval
 
 _LONGEST = 300
 """Characters of a text; the rest is left out, for a list of such texts must not fill the page."""
@@ -143,10 +142,6 @@ def _rate(value: float | None, unit: str = "", size: float = 1.0) -> str:
     return "" if value is None else f"{_number(value / size)} {unit}".rstrip()
 
 
-def _interval(value: Interval | None) -> str:
-    return format_interval(value)
-
-
 def _reasons(reasons: Sequence[str]) -> str:
     return "; ".join(reasons_here(reasons))
 
@@ -172,7 +167,7 @@ def _make_environment() -> Environment:
         clip=_clip,
         duration=format_duration,
         figure=_figure,
-        interval=_interval,
+        interval=format_interval,
         log=_log,
         number=_number,
         plan=describe_plan,
