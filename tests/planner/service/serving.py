@@ -142,6 +142,10 @@ class Serving:
             answer = connection.getresponse()
             found = {name.lower(): value for name, value in answer.getheaders()}
             return Reply(status=answer.status, headers=found, body=_body(answer))
+        except ConnectionError as error:
+            time.sleep(1)  # a server that ends closes its connections first
+            error.add_note(f"exit code of the server: {self.process.poll()}; {self.err[-2000:]}")
+            raise
         finally:
             connection.close()
 
