@@ -158,9 +158,8 @@ def test_clients_that_read_nothing_make_room_for_others():
         await send({"type": "http.response.body", "body": b""})
 
     async def ask_beside_two() -> bytes:
-        config = uvicorn.Config(
-            answer, http=connection_class(Bounds(connections=2)), log_config=None
-        )
+        bounded = connection_class(Bounds(connections=2))
+        config = uvicorn.Config(answer, http=bounded, ws="none", log_config=None)
         config.load()
         state = ServerState()
         server = await asyncio.get_running_loop().create_server(
