@@ -139,6 +139,14 @@ def test_wide_intervals_are_marked_and_shown_with_both_ends(change_plan):
     assert "100 ±25 uncertain" in get(site, "/plans/{id}", plan).text
 
 
+def test_exports_that_are_to_be_copied_have_their_beginning(change_plan):
+    """The story: of a long document the end was shown, as of a log."""
+    plan, _, site = change_plan(use_case="x" * 17_000)
+    said = get(site, "/plans/{id}", plan).text
+    assert '{\n  "id"' in said
+    assert "#!/bin/sh\n" in said
+
+
 def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):
     _, _, site = change_plan()
     plan, *_ = change_plan(speedup=around(250, 3, 900))
