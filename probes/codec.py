@@ -12,10 +12,9 @@ import json
 import math
 import re
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from difflib import get_close_matches
-from functools import cache
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import msgspec
@@ -81,6 +80,7 @@ _WORDS = {
     "|": "or",
 }
 _LEARNING = threading.Lock()
+_learnt: set[object] = set()
 
 
 def encode(value: object, *, indent: int | None = None) -> bytes:
@@ -147,15 +147,16 @@ def convert(values: object, as_type: type[T], *, source: str, allow_unknown_keys
     return value
 
 
-@cache
-def _learn(as_type: Hashable) -> None:
+def _learn(as_type: type) -> None:
     """Have msgspec learn a type, and those in it, in one thread at a time.
 
     It puts what it learns of a class on the class before it knows all fields, where another thread
     takes it as it is and reads from address 0 (msgspec 0.22).
     """
-    with _LEARNING:
-        msgspec.json.Decoder(as_type)
+    if as_type not in _learnt:
+        with _LEARNING:
+            msgspec.json.Decoder(as_type)
+        _learnt.add(as_type)
 
 
 def json_schemas(
