@@ -142,14 +142,15 @@ class ForkServer:
         """
         if self._ready:
             return
-        self._socket.settimeout(_STARTUP_LIMIT_S)
         try:
+            self._socket.settimeout(_STARTUP_LIMIT_S)
             self._receive()
         except TimeoutError as error:
             raise LaunchError(
                 f"torch was not loaded within {_STARTUP_LIMIT_S:.0f} s: is the disk busy?"
             ) from error
-        self._socket.settimeout(None)
+        finally:  # after a Ctrl-C too: with a limit, even MSG_DONTWAIT waits that long
+            self._socket.settimeout(None)
         self._ready = True
 
     def start_worker(

@@ -23,6 +23,24 @@ def test_server_that_still_loads_torch_is_ended_at_once():
     assert not Path(f"/proc/{server.pid}").exists()
 
 
+def test_ends_of_workers_are_asked_for_without_waiting_after_a_ctrl_c_during_the_start():
+    """The limit of the start stayed on the socket: a command ended two minutes later, as a bug."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    with ForkServer() as server:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(KeyboardInterrupt):
+                server.wait_until_ready()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert server.take_exits([]) == []
+
+
 def test_ready_server_whose_owner_never_heard_of_it_leaves_no_folder(tmp_path, monkeypatch):
     """It is ended by SIGKILL, and had made its folder by then."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
