@@ -57,6 +57,12 @@ def find_case(peer) -> str:
     pytest.skip(obstacle)
 
 
+def open_ports(host) -> set[int]:
+    """The TCP ports at which programs listen on a host, but for sshd's."""
+    lines = host.run(["ss", "-ltnH"]).stdout.splitlines()
+    return {int(line.split()[3].rpartition(":")[2]) for line in lines} - {22}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", peer_names())
 def test_peer_trains_on_two_hosts_and_leaves_nothing_running(name, testbed):
@@ -74,5 +80,6 @@ def test_peer_trains_on_two_hosts_and_leaves_nothing_running(name, testbed):
     with launcher.start(peer, setup) as processes:
         training = PeerTraining(processes, start_limit_s=200, step_limit_s=60)
         assert training.begun.processes == setup.world_size
+        assert min(port for host in bed.hosts for port in open_ports(host)) >= 20_000, "a fixed one"
         assert {step.samples for step in training.make_steps(3)} == {2 * NODE_BATCH}
     assert bed.left_over() == set()
