@@ -25,9 +25,16 @@ def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
     Args:
         results: Trials of a search. A plan that was stored twice has its first turns in both.
     """
-    final = [result for result in results if result.role in (Role.FINAL, Role.DEFAULTS)]
-    of_final = _explain(final, "the turns of the final") if len(final) > 1 else None
-    return of_final or _explain(results, "the turns")
+    final = [result for result in results if result.role is Role.FINAL]
+    rounds = {number for one in final if one.measurement for number in one.measurement.rounds}
+    # The defaults have turns in the search too.
+    final += [
+        result
+        for result in results
+        if result.role is Role.DEFAULTS and result.measurement
+        if not rounds.isdisjoint(result.measurement.rounds)
+    ]
+    return _explain(final, "the turns of the final") or _explain(results, "the turns")
 
 
 def _explain(results: Sequence[TrialResult], what: str) -> str | None:

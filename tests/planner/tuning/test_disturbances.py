@@ -66,6 +66,18 @@ def test_turns_of_the_final_come_first_for_claims_rest_on_them():
     assert said.startswith("other processes used 0.8 cores during 100 % of the turns of the final:")
 
 
+def test_turns_of_the_defaults_in_the_search_are_none_of_the_final():
+    """They were said to be of the final, also where there was none."""
+    search = replace(trial(counted=10), role=Role.DEFAULTS)
+    assert "100 % of the turns:" in explain_disturbances([search, search])
+    quiet = Measurement(samples_s=(1.0,) * 10, rounds=tuple(range(101, 111)))
+    final = [
+        replace(trial(batch=batch), role=role, measurement=quiet)
+        for role, batch in ((Role.FINAL, 64), (Role.DEFAULTS, 32))
+    ]
+    assert "33 % of the turns:" in explain_disturbances([search, *final])
+
+
 def test_plan_that_was_stored_twice_counts_once():
     first = trial(turns=2, counted=2)
     assert explain_disturbances([first, trial(counted=2)]) == explain_disturbances(
