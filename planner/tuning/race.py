@@ -139,6 +139,9 @@ class Race:
             until: Time of the clock at which a turn is cut short, though not below some seconds.
         """
         self._take_turns(entrants, until)
+        self._repeat_disturbed(entrants, until)
+
+    def _repeat_disturbed(self, entrants: Sequence[Entrant], until: float) -> None:
         for _ in range(_MOST_REPEATS):
             round_s = sum(entrant.turn_s for entrant in entrants if entrant.is_open)
             if not self._shall_repeat(entrants) or self._clock() + round_s > until:
@@ -184,9 +187,12 @@ class Race:
         else:
             self.go_forwards()
             self.run_round(often, until=until)
-        for entrant in entrants:
-            if entrant.role.is_rare and entrant.is_running:
+        rare = [entrant for entrant in entrants if entrant.role.is_rare]
+        for entrant in rare:
+            if entrant.is_running:
                 self._have_turn(entrant, until)
+        if any(entrant.was_disturbed(self._round) for entrant in rare):
+            self._repeat_disturbed(entrants, until)
 
     def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
         if self.is_apart or not any(e.was_disturbed(self._round) for e in entrants):

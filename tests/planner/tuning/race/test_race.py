@@ -226,6 +226,15 @@ def test_round_that_others_disturbed_is_run_again_and_does_not_count():
     assert other.measurement().disturbed == ()
 
 
+def test_first_round_is_run_again_where_one_that_is_only_compared_with_was_disturbed():
+    """Of its three turns none is left out, so that a disturbed one makes its ratio uncertain."""
+    race, (one, rare) = disturbed_entrants([0.0] * 9, [1.0, 0.0])
+    rare.role = Role.BASELINE
+    race.run_first_round([one, rare])
+    assert one.measurement().rounds == rare.measurement().rounds
+    assert one.measurement().samples_s == rare.measurement().samples_s == (1.0,)
+
+
 def test_round_that_is_disturbed_again_and_again_counts_at_last():
     race, (entrant,) = disturbed_entrants([1.0, 1.0, 1.0, 0.0])
     race.run_round([entrant])
