@@ -60,10 +60,10 @@ class Disturbance:
         """Times that a step may have taken of what it takes beside no other process, at most.
 
         While others compute, each part of a step may take `_MOST_SLOWED` times as long. What the
-        hypervisor or a quota takes is the machine's own.
+        hypervisor or a quota takes is the machine's own, and so is others' use below `_LOST`.
         """
         part = min(1.0, self.others_cores or 0.0)
-        return 1 / (1 - part * (1 - 1 / _MOST_SLOWED))
+        return 1 / (1 - part * (1 - 1 / _MOST_SLOWED)) if part >= _LOST else 1.0
 
     def beyond(self, free_cores: float) -> float:
         """Give the cores that others used beyond those that a plan leaves free."""
