@@ -197,7 +197,7 @@ class LiveDisplay:
         if is_best:
             line.stylize("bold green")
             line.append(word if number > 0 else "")
-        if _is_disturbed(result):
+        if result.is_disturbed:
             line.append("  disturbed", style="yellow")
         if is_best and self._trial is not None:
             self._trial.best = f"{shown}  {plan}"
@@ -258,14 +258,5 @@ class _RunningTrial:
 
 def _describe_result(result: TrialResult) -> str:
     """Describe the result of a trial in a word or two."""
-    throughput, known = result.throughput_samples_per_s(), result.measurement
-    if throughput is None or known is None:
-        return str(result.outcome).replace("_", " ")
-    # Next to a plan that others slow more, one would seem faster than it ever was.
-    rate = result.plan.node_batch / known.median_s if _is_disturbed(result) else throughput.median
-    return f"{rate:.1f}/s"
-
-
-def _is_disturbed(result: TrialResult) -> bool:
-    """Tell whether others computed beside most turns of a trial."""
-    return result.measurement is not None and result.measurement.most_slowed > 1
+    rate = result.reported_samples_per_s()
+    return str(result.outcome).replace("_", " ") if rate is None else f"{rate:.1f}/s"

@@ -138,6 +138,22 @@ class TrialResult:
             count=step_s.count,
         )
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others computed beside most of its turns."""
+        return self.measurement is not None and self.measurement.most_slowed > 1
+
+    def reported_samples_per_s(self) -> float | None:
+        """Give the samples per second that a search tells of; ``None`` without evidence of speed.
+
+        Next to a plan that others slow more, one would seem faster than it ever was: beside others
+        it is the rate that it had.
+        """
+        rate, known = self.throughput_samples_per_s(), self.measurement
+        if rate is None or known is None:
+            return None
+        return self.plan.node_batch / known.median_s if self.is_disturbed else rate.median
+
 
 def with_longest_compile(results: Sequence[TrialResult]) -> list[TrialResult]:
     """Give results with the longest time that each one's plan is known to take to compile.

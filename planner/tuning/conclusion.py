@@ -191,7 +191,7 @@ def _count_lost(findings: Findings, best: Candidate) -> int:
     seemed = {
         one.plan
         for one in findings.added
-        if (rate := one.throughput_samples_per_s()) is not None and rate.median > least
+        if (rate := one.reported_samples_per_s()) is not None and rate > least
     }
     beside = [c for c in findings.current_candidates() if c.plan in seemed]
     leads = [compare_results(c, best) for c in beside if c.plan != best.plan]

@@ -211,7 +211,12 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
     flattered, passed = replace(OTHER, node_batch=64), replace(OTHER, node_batch=128)
     findings.add(timed(flattered, Role.SEARCH, {0: 0.2, 1: 0.2}))
     findings.add(timed(passed, Role.SEARCH, {10: 5.0, 11: 5.0}))
-    for plan, step_s in ((OTHER, 0.5), (flattered, 1.5), (DEFAULTS, 1.0)):
+    # Beside others it was told with the rate that it had, which was not above the best one's.
+    busy = DisturbedTurn(round=20, disturbance=Disturbance(others_cores=0.9), was_repeated=False)
+    slowed = timed(replace(OTHER, node_batch=256), Role.SEARCH, {20: 5.0}, drift=10.0)
+    findings.add(replace(slowed, measurement=replace(slowed.measurement, disturbed=(busy,))))
+    final = ((OTHER, 0.5), (flattered, 1.5), (slowed.plan, 6.0), (DEFAULTS, 1.0))
+    for plan, step_s in final:
         role = Role.DEFAULTS if plan == DEFAULTS else Role.FINAL
         findings.add(timed(plan, role, {100: step_s, 101: step_s}))
     with Store.open(str(tmp_path / "planner.db")) as store:
