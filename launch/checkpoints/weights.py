@@ -5,6 +5,7 @@ State that is no tensor, as a module's ``get_extra_state`` may give it, is in th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -39,7 +40,8 @@ def save_weights(model: nn.Module, path: Path) -> int:
     except OSError as error:
         raise _make_error(error) from error
     finally:
-        hidden.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            hidden.unlink()
     return record.num_bytes
 
 

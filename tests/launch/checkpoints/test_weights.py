@@ -94,11 +94,14 @@ def test_what_cannot_be_saved_is_refused_before_it_is_trained(model, message, tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_folder_that_cannot_be_written_is_named_before_the_training(tmp_path):
+@pytest.mark.parametrize("write", [check_weights, save_weights])
+def test_folder_that_cannot_be_written_is_named_before_the_training_and_after_it(write, tmp_path):
+    """The story: after it, what was left of the file could not be removed either, and that ended a
+    training that goes on without its best weights."""
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "weights.safetensors"
     with pytest.raises(CheckpointError, match=r"^the weights cannot be written: .*: not a dir"):
-        check_weights(nn.Linear(2, 2), path)
+        write(nn.Linear(2, 2), path)
 
 
 def test_disk_that_is_too_small_is_named_before_the_training(tmp_path):
