@@ -51,11 +51,14 @@ def test_end_of_a_child_can_be_waited_for_where_the_kernel_can(call, count, monk
     """The story: Python of conda and of uv had no `os.pidfd_open`, nor had old kernels the call."""
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     monkeypatch.setattr(process_tree, "_PIDFD_OPEN", call)
-    with subprocess.Popen(["sleep", "1"]) as child:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         end = open_end(child.pid)
         assert len(end) == count
+        assert select.select(end, [], [], 0.0)[0] == []
+        assert not has_ended(child.pid)
+        child.stdin.close()
         assert select.select(end, [], [], 60.0 if end else 0.0)[0] == end
-        assert has_ended(child.pid) == bool(end)
+        assert has_ended(child.pid) or not end
     for descriptor in end:
         os.close(descriptor)
 
