@@ -11,12 +11,15 @@ from planner.scripts.foreground import run_in_foreground
 
 
 @pytest.mark.parametrize(
-    ("usual", "rest_s", "code"),
-    [(signal.SIG_IGN, 0.2, 0), (signal.SIG_DFL, 60, -signal.SIGHUP)],
+    ("usual", "times", "code"),
+    [(signal.SIG_IGN, 2, 0), (signal.SIG_DFL, 600, -signal.SIGHUP)],
 )
-def test_script_under_nohup_goes_on_when_the_terminal_closes(usual, rest_s, code):
-    """The story: ddlplan took the signal for itself again, and passed it on to the script."""
-    words = ("sh", "-c", f"sleep 0.1; kill -HUP $PPID; sleep {rest_s}")
+def test_script_under_nohup_goes_on_when_the_terminal_closes(usual, times, code):
+    """The story: ddlplan took the signal for itself again, and passed it on to the script.
+
+    The first one may come before the script is known to run.
+    """
+    words = ("sh", "-c", f"for _ in $(seq {times}); do kill -HUP $PPID; sleep 0.1; done")
     before = signal.signal(signal.SIGHUP, usual)
     try:
         assert run_in_foreground(ScriptStart(command=words, started_command=words)) == code
