@@ -124,10 +124,11 @@ def _is_users(filename: str, origin: Path | str) -> bool:
     if filename == str(origin):
         return True
     # What is compiled at run time, as by torch, has a name in brackets or below its cache.
-    generated = ("<", str(Path(tempfile.gettempdir()) / "torchinductor_"))
+    if filename.startswith(("<", str(Path(tempfile.gettempdir()) / "torchinductor_"))):
+        return False
     file, root = Path(filename).resolve(), Path(__file__).resolve().parents[2]
     is_ours = any(file.is_relative_to(root / floor) for floor in ("launch", "probes"))
-    return not (is_ours or is_installed(file) or filename.startswith(generated))
+    return not (is_ours or is_installed(file))
 
 
 def is_installed(file: Path) -> bool:

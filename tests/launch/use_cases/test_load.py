@@ -12,6 +12,7 @@ from launch.errors import UseCaseError
 from launch.training.schedule import make_schedule
 from launch.use_cases import resolve
 from launch.use_cases._base import is_own
+from launch.use_cases._imports import find_users_line
 
 TINY = """
 import torch
@@ -240,6 +241,17 @@ def test_users_line_is_told_wherever_python_is(write, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(helper.parent))
     file = write(f"import {helper.stem}\nCase = 1")
     assert f"({helper}, line 1)" in message(f"{file}:Case")
+
+
+def test_users_line_is_told_where_the_current_folder_is_gone(tmp_path, monkeypatch):
+    """The story: then nobody could say where a file `<string>` is, and that was the error."""
+    with pytest.raises(ZeroDivisionError) as raised:
+        exec("1 / 0")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert str(find_users_line(raised.value, "a use case")).startswith(f"{__file__}, line ")
 
 
 def test_class_that_cannot_be_made_is_told(write):
