@@ -89,8 +89,18 @@ def test_a_process_that_cannot_compute_says_why(monkeypatch):
         pass
 
 
-def test_a_thread_that_cannot_compute_ends_the_process(tmp_path, monkeypatch):
-    (tmp_path / "numpy.py").write_text("raise ImportError('no such library')")
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("raise ImportError('no such library')", "no such library"),
+        ("float32 = None\ndef full(*_): raise MemoryError('no memory left')", "no memory left"),
+    ],
+    ids=["numpy cannot be loaded", "a thread has no memory"],
+)
+def test_a_process_whose_threads_cannot_compute_ends_and_says_why(
+    tmp_path, monkeypatch, program, said
+):
+    (tmp_path / "numpy.py").write_text(program)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    with pytest.raises(LinkProbeError, match="no such library"), BusyCores():
+    with pytest.raises(LinkProbeError, match=said), BusyCores():
         pass
