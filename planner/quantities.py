@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from probes.timing import Interval
+if TYPE_CHECKING:
+    from probes.timing import Interval
 
 _PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 _FIGURES = 3

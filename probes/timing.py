@@ -60,7 +60,7 @@ class DisturbedTurn:
     disturbance: Disturbance
 
     was_repeated: bool
-    """Whether its time was thrown away, and the round run again."""
+    """Whether its time was thrown away, and the plan had another turn in the round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Measurement:
     """Part of the time in which steps waited for their samples."""
 
     disturbed: tuple[DisturbedTurn, ...] = ()
-    """Its turns that others disturbed; trials of earlier releases know of none."""
+    """Its turns that others disturbed, repeated ones too; trials of earlier releases know none."""
 
     def __post_init__(self) -> None:
         if not self.samples_s:
@@ -127,8 +127,13 @@ class Measurement:
 
         It is 1 where most turns had none beside them.
         """
-        slowed = {turn.round: turn.disturbance.most_slowed for turn in self.disturbed}
+        slowed = self.slowed_rounds()
         return median(slowed.get(number, 1.0) for number in self.rounds) if self.rounds else 1.0
+
+    def slowed_rounds(self) -> dict[int, float]:
+        """Give by how much others may have slowed it at most, by the rounds in which they did."""
+        counted = (turn for turn in self.disturbed if not turn.was_repeated)
+        return {turn.round: turn.disturbance.most_slowed for turn in counted}
 
     def interval_s(self) -> Interval:
         """Give the median with its 95 % interval, which assumes no shape of the noise.

@@ -1,15 +1,16 @@
 """Comparison of plans by turns side by side: what drifts slows both, and cancels out.
 
 The unit is the turn and not the step: steps of one turn are disturbed alike, so that ten of
-them say little more than one. Two plans are compared in the rounds in which both had a turn.
+them say little more than one. Two plans are compared in the rounds in which both had a turn; where
+others disturbed most of these, by the undisturbed turns that are nearest to each other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 from statistics import fmean
 from typing import Protocol, Self
 
@@ -49,7 +50,10 @@ _DEPENDENCE = 1.05
 machine, so they tell less than as many of different times. Found by simulation."""
 
 _LEAST_CLEAN = 3
-"""Rounds that must be left where those that others disturbed are left out."""
+"""Pairs of turns that must be left where those that others disturbed are left out."""
+
+_NEIGHBOURS = 2
+"""Rounds between the turns of a pair at most: the machine drifts little meanwhile."""
 
 _EQUAL = 0.01
 """Two plans are as fast as each other where they are shown to differ by no more."""
@@ -77,35 +81,53 @@ class _Turns:
 
     @classmethod
     def of(cls, result: Timed) -> Self:
-        turns = result.measurement.disturbed if result.measurement else ()
-        slowed = {turn.round: turn.disturbance.most_slowed for turn in turns}
+        slowed = result.measurement.slowed_rounds() if result.measurement else {}
         return cls(turn_times_s(result), slowed)
 
-    def rounds_with(self, other: _Turns) -> list[int]:
-        """Give the rounds that say how both compare."""
-        disturbed = self.most_slowed.keys() | other.most_slowed.keys()
-        return telling_rounds(self.times_s, other.times_s, disturbed)
+    @property
+    def clean(self) -> Set[int]:
+        """Rounds in which nothing disturbed it."""
+        return self.times_s.keys() - self.most_slowed.keys()
+
+    def rounds_with(self, other: _Turns) -> list[tuple[int, int]]:
+        """Give the rounds of its turns and the other's that say how both compare."""
+        return telling_rounds(self.times_s.keys() & other.times_s.keys(), self.clean, other.clean)
 
     def pairs_with(self, other: _Turns) -> list[tuple[float, float]]:
-        """Give the times of both in these rounds."""
-        return [(self.times_s[n], other.times_s[n]) for n in self.rounds_with(other)]
+        """Give the times of both in these turns."""
+        return [(self.times_s[n], other.times_s[m]) for n, m in self.rounds_with(other)]
 
     def slowed_in(self, rounds: Sequence[int]) -> float:
         """Give by how much others may have slowed it in some rounds on the whole."""
         return fmean(self.most_slowed.get(number, 1.0) for number in rounds)
 
 
-def telling_rounds(
-    one: Collection[int], other: Iterable[int], disturbed: Collection[int]
-) -> list[int]:
-    """Give the rounds that say how two plans compare, of those in which each had a turn.
+def telling_rounds(common: Set[int], clean: Set[int], others: Set[int]) -> list[tuple[int, int]]:
+    """Give the pairs of turns that say how two plans compare, as the rounds of both.
 
-    Rounds that others disturbed, and for which there was no time to run them again, are left out
-    where at least half of those of both, and three, are left.
+    Turns that others disturbed are left out where at least half of the rounds, and three, are left;
+    or else where three of the other turns have one of the other plan's near them.
+
+    Args:
+        common: Rounds in which both had a turn.
+        clean: Rounds in which nothing disturbed the first one's.
+        others: The same of the second one.
     """
-    common = [number for number in other if number in one]
-    clean = [number for number in common if number not in disturbed]
-    return clean if len(clean) >= max(_LEAST_CLEAN, len(common) / 2) else common
+    same = [(number, number) for number in sorted(common & clean & others)]
+    if len(same) >= max(_LEAST_CLEAN, len(common) / 2):
+        return same
+    near = _nearest(common & clean, common & others)
+    return near if len(near) >= _LEAST_CLEAN else [(number, number) for number in sorted(common)]
+
+
+def _nearest(some: Set[int], others: Set[int]) -> list[tuple[int, int]]:
+    """Pair numbers with the nearest of others, each once, the nearest pairs first."""
+    apart = sorted((abs(one - other), one, other) for one, other in product(some, others))
+    found: dict[int, int] = {}
+    for distance, one, other in apart:
+        if distance <= _NEIGHBOURS and one not in found and other not in found.values():
+            found[one] = other
+    return sorted(found.items())
 
 
 @dataclass(slots=True)
@@ -184,6 +206,13 @@ def turn_times_s(result: Timed) -> dict[int, float]:
     return {n: time_s / batch for n, time_s in zip(known.rounds, known.samples_s, strict=False)}
 
 
+def telling_turns_s(result: Timed) -> dict[int, float]:
+    """Give the time per sample of each round; those that others disturbed only where few are not."""
+    turns = _Turns.of(result)
+    clean = turns.clean if len(turns.clean) >= _LEAST_CLEAN else turns.times_s.keys()
+    return {number: time_s for number, time_s in turns.times_s.items() if number in clean}
+
+
 def ratio_interval(
     logs: Sequence[float], *, starts: int = 1, noise: PairNoise | None = None
 ) -> Interval | None:
@@ -251,8 +280,8 @@ def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None)
     rounds = one.rounds_with(other)
     return replace(
         ratio,
-        low=ratio.low / one.slowed_in(rounds),
-        high=ratio.high * other.slowed_in(rounds),
+        low=ratio.low / one.slowed_in([number for number, _ in rounds]),
+        high=ratio.high * other.slowed_in([number for _, number in rounds]),
     )
 
 

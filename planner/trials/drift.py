@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from launch.plan import Plan
-from planner.trials.comparison import PairNoise, Timed, turn_times_s
+from planner.trials.comparison import PairNoise, Timed, telling_turns_s
 from planner.trials.result import TrialResult
 from probes.timing import NORMAL_95, Interval
 
@@ -101,7 +101,7 @@ def _fit(
     """
     turns: dict[Plan, dict[int, float]] = {}
     for result in results:
-        logs = {number: math.log(time_s) for number, time_s in turn_times_s(result).items()}
+        logs = {number: math.log(time_s) for number, time_s in telling_turns_s(result).items()}
         turns.setdefault(result.plan, {}).update(logs)
     plans = [plan for plan, logs in turns.items() if logs]
     numbers = sorted({number for plan in plans for number in turns[plan]})

@@ -142,8 +142,10 @@ class Entrant:
     def add_turn(self, number: int, steps: Sequence[StepDone]) -> None:
         """Take note of a turn: of the mean time of a whole batch in it.
 
-        Of many steps the first, which finds cold caches, does not count.
+        Of many steps the first, which finds cold caches, does not count. A turn that it has had in
+        this round already does not count any more.
         """
+        self.discard_turn(number)
         batch = self.plan.node_batch
         whole = [step for step in steps if step.samples == batch]
         self._note_epochs(steps)
@@ -158,11 +160,11 @@ class Entrant:
         self._read_ahead.append(steps[-1].read_ahead)
 
     def was_disturbed(self, number: int) -> bool:
-        """Tell whether others disturbed its turn in a round."""
-        return any(turn.round == number for turn in self.disturbed)
+        """Tell whether others disturbed its turn in a round, as far as it counts."""
+        return any(turn.round == number and not turn.was_repeated for turn in self.disturbed)
 
     def discard_turn(self, number: int) -> None:
-        """Let its turn in a round not count: the round is run again."""
+        """Let its turn in a round not count: it has another one."""
         self.turns_s.pop(number, None)
         self.disturbed = [
             replace(turn, was_repeated=True) if turn.round == number else turn

@@ -2,7 +2,7 @@
 
 In a round each contender makes a few steps while the others stand still; every other round goes
 backwards. What counts is the number of turns: neighbouring turns differ as much whether they last
-half a second or seven. A round that others have disturbed is run again.
+half a second or seven. A plan whose turn others have disturbed has another one at once.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _LEAST_LIMIT_S, _SLOWDOWN = 10.0, 20.0
 """A turn that takes so much longer than the ones before has got stuck."""
 
 _MOST_REPEATS = 2
-"""Times that a round is run again."""
+"""Times that a turn is taken again."""
 
-_FREE_REPEATS, _REPEATED_SHARE = 2, 0.5
-"""Rounds that are run again at most: so many, and such a part of all rounds."""
+_FREE_REPEATS, _REPEATED_SHARE = 6, 1.0
+"""Turns that are taken again at most: so many, and such a part of those that count."""
 
-_STEADY = 6
-"""Disturbed rounds in a row after which none is run again: what disturbs them does not pass."""
+_STEADY = 12
+"""Disturbed turns in a row after which none is taken again: what disturbs them does not pass."""
 
 
 class Race:
@@ -66,7 +66,7 @@ class Race:
         self._start = start
         self._cores = cores
         self._round = first_round
-        self._run_rounds = self._repeats = self._disturbed_in_a_row = 0
+        self._counted = self._repeats = self._disturbed_in_a_row = 0
         self._entered: list[Entrant] = []
         self._on_step = on_step
         self._clock = clock
@@ -131,27 +131,15 @@ class Race:
     def run_round(self, entrants: Sequence[Entrant], *, until: float = math.inf) -> None:
         """Give each of them a turn. One that fails is closed, and has its `Entrant.failure`.
 
-        A round in which others disturbed a turn is run again, a few times and as far as there is
-        time; then it counts as it is. All its turns are, for they are compared with each other.
+        A turn that others disturbed is taken again, a few times and as far as there is time for all
+        turns of the round; then it counts as it is.
 
         Args:
             entrants: Those that are closed have no turn.
             until: Time of the clock at which a turn is cut short, though not below some seconds.
         """
-        self._take_turns(entrants, until)
-        self._repeat_disturbed(entrants, until)
-
-    def _repeat_disturbed(self, entrants: Sequence[Entrant], until: float) -> None:
-        for _ in range(_MOST_REPEATS):
-            round_s = sum(entrant.turn_s for entrant in entrants if entrant.is_open)
-            if not self._shall_repeat(entrants) or self._clock() + round_s > until:
-                return
-            disturbed = self._round
-            self._repeats += 1
-            self._take_turns(entrants, until)
-            for entrant in entrants:
-                if self._round in entrant.turns_s:
-                    entrant.discard_turn(disturbed)
+        self._round += 1
+        self._take_turns(entrants if self._round % 2 else entrants[::-1], until)
 
     def run_first_round(
         self, entrants: Sequence[Entrant], *, until: float = math.inf, least: int = 1
@@ -187,27 +175,26 @@ class Race:
         else:
             self.go_forwards()
             self.run_round(often, until=until)
-        rare = [entrant for entrant in entrants if entrant.role.is_rare]
-        for entrant in rare:
-            if entrant.is_running:
-                self._have_turn(entrant, until)
-        if any(entrant.was_disturbed(self._round) for entrant in rare):
-            self._repeat_disturbed(entrants, until)
-
-    def _shall_repeat(self, entrants: Sequence[Entrant]) -> bool:
-        if self.is_apart or not any(e.was_disturbed(self._round) for e in entrants):
-            return False
-        allowed = _FREE_REPEATS + _REPEATED_SHARE * (self._run_rounds - self._repeats)
-        return self._disturbed_in_a_row < _STEADY and self._repeats < allowed
+        self._take_turns([entrant for entrant in entrants if entrant.role.is_rare], until)
 
     def _take_turns(self, entrants: Sequence[Entrant], until: float) -> None:
-        self._round += 1
-        for entrant in entrants if self._round % 2 else entrants[::-1]:
+        for number, entrant in enumerate(entrants):
             if entrant.is_running:
                 self._have_turn(entrant, until)
-        self._run_rounds += 1
-        is_disturbed = any(entrant.was_disturbed(self._round) for entrant in entrants)
-        self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
+                self._counted += 1
+                for _ in range(_MOST_REPEATS):
+                    if self._shall_repeat(entrants[number:], until):
+                        self._have_turn(entrant, until)
+                        self._repeats += 1
+
+    def _shall_repeat(self, entrants: Sequence[Entrant], until: float) -> bool:
+        """Tell whether the first of those that are left in the round shall have its turn again."""
+        if not (entrants[0].is_open and entrants[0].was_disturbed(self._round)) or self.is_apart:
+            return False
+        allowed = _FREE_REPEATS + _REPEATED_SHARE * self._counted
+        passes = self._disturbed_in_a_row < _STEADY
+        round_s = sum(entrant.turn_s for entrant in entrants if entrant.is_open)
+        return passes and self._repeats < allowed and self._clock() + round_s <= until
 
     def _have_turn(self, entrant: Entrant, until: float) -> None:
         def take() -> Entrant:
@@ -312,7 +299,9 @@ class Race:
 
     def _note_disturbance(self, entrant: Entrant) -> None:
         found = entrant.contender.disturbance
-        if found is not None and found.is_disturbed(entrant.plan.threads, self._cores):
+        is_disturbed = found is not None and found.is_disturbed(entrant.plan.threads, self._cores)
+        self._disturbed_in_a_row = self._disturbed_in_a_row + 1 if is_disturbed else 0
+        if found is not None and is_disturbed:
             turn = DisturbedTurn(round=self._round, disturbance=found, was_repeated=False)
             entrant.disturbed.append(turn)
 

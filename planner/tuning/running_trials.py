@@ -218,9 +218,9 @@ class RunningTrials:
             step_s = entrant.turns_s[number] * entrant.small_batch_factor()
             return step_s / entrant.plan.node_batch + compiling_s
 
-        disturbed = {turn.round for one in (slow, fast) for turn in one.disturbed}
-        rounds = telling_rounds(slow.turns_s, fast.turns_s, disturbed)
-        return [math.log(cost_s(slow, n) / cost_s(fast, n)) for n in rounds]
+        clean = [{n for n in one.turns_s if not one.was_disturbed(n)} for one in (slow, fast)]
+        pairs = telling_rounds(slow.turns_s.keys() & fast.turns_s.keys(), *clean)
+        return [math.log(cost_s(slow, one) / cost_s(fast, other)) for one, other in pairs]
 
     def proposed(self) -> Iterator[tuple[Entrant, Proposal]]:
         """Give those that the search has proposed, with its proposals."""

@@ -129,11 +129,11 @@ def test_machine_that_tells_nothing_disturbs_nothing(tree):
 @pytest.mark.parametrize(
     ("found", "threads", "is_disturbed"),
     [
-        (Disturbance(others_cores=0.15), 2, False),
-        (Disturbance(others_cores=0.25), 2, True),
+        (Disturbance(others_cores=0.08), 2, False),
+        (Disturbance(others_cores=0.12), 2, True),
         (Disturbance(others_cores=0.25), 1, False),  # the other core is free for them
         (Disturbance(others_cores=1.2), 1, True),
-        (Disturbance(others_cores=0.1, stolen_cores=0.15), 2, True),
+        (Disturbance(others_cores=0.05, stolen_cores=0.07), 2, True),
         (Disturbance(throttled_cores=0.5), 2, True),
         (Disturbance(others_cores=0.0, overheated=1), 2, True),
         (Disturbance(waiting_share=0.5), 2, True),

@@ -9,7 +9,7 @@ import pytest
 from planner.trials.comparison import PairNoise
 from planner.trials.drift import drift_deviation, fit_log_times, rate_interval, remove_drift
 from probes.timing import Interval
-from tests.planner.trials.raced_turns import finished, turns
+from tests.planner.trials.raced_turns import beside_others, finished, turns
 
 
 def test_times_of_plans_that_ran_in_different_rounds_are_put_on_one_level():
@@ -37,6 +37,13 @@ def test_plans_are_put_on_one_level_along_a_chain_of_incumbents_however_long():
 def test_races_without_a_common_round_keep_their_own_level():
     levels = fit_log_times([turns(1, {1: 1.0, 2: 1.0}), turns(2, {7: 8.0, 8: 8.0})])
     assert sorted(map(math.exp, levels.values())) == pytest.approx([1.0, 4.0], rel=0.5)
+
+
+def test_disturbed_turns_do_not_make_a_plan_slower_where_others_are_left():
+    disturbed = beside_others(2.0, 6.0, quiet=range(0, 40, 8))
+    beside = turns(2, dict.fromkeys(range(40), 2.0))
+    slow, fast = fit_log_times([disturbed, beside], trimmed=0.2).values()
+    assert math.exp(slow - fast) == pytest.approx(2.0)
 
 
 def test_drift_of_the_machine_is_learned_from_its_rounds():
