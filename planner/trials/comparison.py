@@ -207,7 +207,7 @@ def turn_times_s(result: Timed) -> dict[int, float]:
 
 
 def telling_turns_s(result: Timed) -> dict[int, float]:
-    """Give the time per sample of each round; those that others disturbed only where few are not."""
+    """Give the time per sample by round, without disturbed turns where enough others are left."""
     turns = _Turns.of(result)
     clean = turns.clean if len(turns.clean) >= _LEAST_CLEAN else turns.times_s.keys()
     return {number: time_s for number, time_s in turns.times_s.items() if number in clean}
