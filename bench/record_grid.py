@@ -1,8 +1,8 @@
 """Record a grid: many plans of a use case on this machine, for searches to be replayed on.
 
 Plans are started one after the other, in random order, and make a fixed number of steps each, in
-turns with PyTorch's defaults, which stay warm beside them: by these the machine's drift is taken
-out of each plan's times. Run it on a quiet machine: it takes an hour and more.
+turns with PyTorch's defaults at the smallest batch, which stay warm beside them: by these the
+machine's drift is taken out of each plan's times. Run it on a quiet machine: it takes an hour and more.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def main() -> None:
         facts = replace(facts, batch_choices=batches or usual)
         results: list[TrialResult] = []
         every = _choose(facts, node, arguments.plans)
-        with _Reference(runner.start, defaults_plan(facts, node)) as reference:
+        plain = replace(defaults_plan(facts, node), node_batch=min(facts.batch_choices))
+        with _Reference(runner.start, plain) as reference:
             for number, drawn in enumerate(every, start=1):
                 results.append(_run(runner.start, drawn, reference, arguments.steps))
                 said = f"{results[-1].outcome} {results[-1].elapsed_s:.1f} s"
