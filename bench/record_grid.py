@@ -2,7 +2,8 @@
 
 Plans are started one after the other, in random order, and make a fixed number of steps each, in
 turns with PyTorch's defaults at the smallest batch, which stay warm beside them: by these the
-machine's drift is taken out of each plan's times. Run it on a quiet machine: it takes an hour and more.
+machine's drift is taken out of each plan's times. Run it on a quiet machine: it takes an hour and
+more.
 """
 
 from __future__ import annotations
