@@ -1,10 +1,12 @@
 """Noise scale that trainings measure, against one found by brute force, and what measuring costs.
 
-Brute force is the gradient of thousands of single samples at the weights that a training has
-reached. The training itself has compared parts of its batches meanwhile: in one process, in unequal
-shares of one batch, and launched with two workers, threads or micro-batches. The cost is
-by how much a measured step of a launch and the step after it are longer than those around them:
-two starts of one training differ by up to 8 %, which is more than what is looked for.
+Brute force is the gradient of all samples, and those of thousands of single ones, at the weights
+that a training has reached. They are held against what was measured there by comparing parts of
+batches while the weights stood still, and against what the training itself had measured until then:
+in one process, in unequal shares of one batch, and launched with two workers, threads or
+micro-batches. The cost is by how much a measured step of a launch and the step after it are longer
+than those around them: two starts of one training differ by up to 8 %, which is more than what is
+looked for.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import random
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -38,6 +40,7 @@ from launch.reports import JobFailed, StepDone
 from launch.training.averaging.noise_meter import NoiseMeter
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase
+from launch.use_cases._settings import spell_name
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
@@ -49,6 +52,7 @@ from probes.timing import Interval
 
 BENCH = Path(__file__).parent
 ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
+STILL = f"{BENCH / '_still_case.py'}:Still"
 SHARES = (32, 8, 24, 4)
 FACTOR = Required(low=1 / 1.3, high=1.3)
 COST = Required(high=0.005)
@@ -62,13 +66,15 @@ _SAME_START = 10**6
 """What another start would change is no part of what measuring costs."""
 _STILL_STEPS = 1000
 """With the same weights, for a comparison at one point of a training: it moves on meanwhile."""
+_LARGE_BATCH = 500
+"""Samples whose mean gradient brute force takes at once."""
 
 
 def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--use-case", default="mnist_cnn", help="a built-in one (mnist_cnn)")
-    parser.add_argument("--samples", type=positive, default=6000, help="of brute force (6000)")
+    parser.add_argument("--samples", type=positive, default=3000, help="single ones (3000)")
     parser.add_argument(
         "--steps", type=positive, nargs="*", default=[50, 200, 800], help="before each (50 ...)"
     )
@@ -154,20 +160,23 @@ def _launched(arguments: Namespace) -> Iterator[Result]:
     with ForkServer() as server, tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
         for kind, plan in plans.items():
             weights = Path(name, kind)
-            noise, steps = _train(server, arguments.use_case, plan, weights)
+            noise, steps = _train(server, arguments.use_case, plan, weights, COST_LIMIT)
             model = case.model()
             model.load_state_dict(load_file(weights))
             model.eval()
             truth = brute_force(case, model, data, arguments.samples)
-            yield from _compared(f"{kind}, launched, step {steps}", noise, truth)
+            yield from _compared(f"{kind}, launched, smoothed until step {steps}", noise, truth)
             if noise is not None:
                 yield Result(
                     figure=f"{kind}: steps for each measurement", value=steps / noise.measurements
                 )
+            still = spell_name(STILL, (("case", arguments.use_case), ("weights", str(weights))))
+            noise, _ = _train(server, still, plan, weights, _EVERY_STEP)
+            yield from _compared(f"{kind}, launched, weights of step {steps}", noise, truth)
 
 
 def _train(
-    server: ForkServer, use_case: str, plan: Plan, weights: Path
+    server: ForkServer, use_case: str, plan: Plan, weights: Path, cost_limit: float
 ) -> tuple[NoiseScale | None, int]:
     """Train an epoch; give the last noise scale, and the steps."""
     task = Task(
@@ -175,7 +184,7 @@ def _train(
         workload=Workload(use_case=use_case, seed=_SEED),
         plan=plan,
         weights=str(weights),
-        noise_cost_limit=COST_LIMIT,
+        noise_cost_limit=cost_limit,
     )
     cores = read_cpu().choose_cores(plan.threads)
     noise, steps = None, 0
@@ -189,30 +198,45 @@ def _train(
 
 
 def brute_force(case: UseCase, model: torch.nn.Module, data: Any, samples: int) -> float:
-    """Give the noise scale by the gradients of single samples, at the model's present weights."""
-    chosen = random.Random(_SEED).sample(range(len(data)), min(samples, len(data)))
+    """Give the noise scale at the model's present weights.
+
+    Args:
+        case: What is trained.
+        model: With these weights.
+        data: All samples, whose mean gradient is computed.
+        samples: How many of them are looked at one by one.
+    """
     parameters = [p for p in model.parameters() if p.requires_grad]
-    total = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
-    squares = 0.0
-    for index in chosen:
-        model.zero_grad()
-        case.step(model, case.collate([data[index]])).backward()  # type: ignore[no-untyped-call]
-        for one, parameter in zip(total, parameters, strict=True):
-            gradient = _gradient(parameter)
-            one += gradient
-            squares += float(gradient.square().sum())
-    model.zero_grad()
-    count = len(chosen)
-    mean_square = sum(float((one / count).square().sum()) for one in total)
-    variance = (squares - count * mean_square) / (count - 1)
-    square = mean_square - variance / count  # the mean of so many is off by this much
+    mean = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
+    for start in range(0, len(data), _LARGE_BATCH):
+        batch = range(start, min(start + _LARGE_BATCH, len(data)))
+        for one, gradient in zip(mean, _gradients(case, model, data, batch), strict=True):
+            one += gradient * (len(batch) / len(data))
+    chosen = random.Random(_SEED).sample(range(len(data)), min(samples, len(data)))
+    squares = sum(_square_sum(_gradients(case, model, data, [index])) for index in chosen)
+    variance = squares / len(chosen) - _square_sum(mean)
+    square = _square_sum(mean) - variance / len(data)  # the mean of so many is off by this much
     if square <= 0:
-        raise BenchError(f"{count} samples do not show the mean gradient: raise --samples")
+        raise BenchError(f"{len(data)} samples do not show the mean gradient")
     return variance / square
 
 
-def _gradient(parameter: torch.nn.Parameter) -> Tensor:
-    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.double()
+def _gradients(
+    case: UseCase, model: torch.nn.Module, data: Any, batch: Sequence[int]
+) -> list[Tensor]:
+    """Compute the gradients of the mean loss of some samples."""
+    model.zero_grad()
+    loss = case.step(model, case.collate([data[i] for i in batch]))
+    loss.backward()  # type: ignore[no-untyped-call]
+    return [
+        torch.zeros_like(p, dtype=torch.float64) if p.grad is None else p.grad.double()
+        for p in model.parameters()
+        if p.requires_grad
+    ]
+
+
+def _square_sum(tensors: Iterable[Tensor]) -> float:
+    return sum(float(one.square().sum()) for one in tensors)
 
 
 def _compared(name: str, noise: NoiseScale | None, truth: float) -> Iterator[Result]:
@@ -223,9 +247,13 @@ def _compared(name: str, noise: NoiseScale | None, truth: float) -> Iterator[Res
     yield Result(figure=f"{name}: brute force", value=truth, unit="samples")
     scale = Interval(median=noise.scale, low=noise.low, high=noise.high, count=noise.measurements)
     yield Result(figure=f"{name}: measured", value=scale, unit="samples")
-    yield Result(
-        figure=f"{name}: measured / brute force", value=noise.scale / truth, required=FACTOR
+    ratio = Interval(
+        median=noise.scale / truth,
+        low=noise.low / truth,
+        high=noise.high / truth,
+        count=noise.measurements,
     )
+    yield Result(figure=f"{name}: measured / brute force", value=ratio, required=FACTOR)
 
 
 def _drawn(samples: int, batch: int) -> Iterator[Sequence[int]]:
