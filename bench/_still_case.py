@@ -1,4 +1,4 @@
-"""A built-in use case at weights that stay what they are, for figures of one point of a training."""
+"""A built-in use case whose weights stay what they are, for figures of one point of a training."""
 
 from __future__ import annotations
 
