@@ -6,7 +6,6 @@ Before every job over several hosts: what is found here in seconds would else be
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -24,6 +23,7 @@ from launch.hosts.name_resolution import Resolve, is_this_machine, resolve, reso
 from launch.hosts.network_choice import NetworkChoice, choose_networks
 from launch.hosts.parallel_commands import CommandResult, OnResult, run_all
 from launch.hosts.ssh import LOGIN_LIMIT_S, remote_command, write_ssh_config
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workload import Workload
 from probes.child_process import module_command
 
@@ -81,8 +81,8 @@ def check_hosts(
     if workload is not None:
         wanted |= {"--use-case": workload.use_case, "--data": workload.data}
     arguments = [f"{option}={value}" for option, value in wanted.items() if value is not None]
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as scratch:
-        config = Path(scratch, "ssh_config")
+    with TemporaryFolder() as scratch:
+        config = scratch / "ssh_config"
         write_ssh_config(hosts, config, include=ssh_config)
         collector = _FactCollector(
             local=local, ssh_config=None if by_srun else config, run_commands=run_commands

@@ -51,6 +51,7 @@ class MpiJob:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                pass_fds=self._scratch.locks,
                 start_new_session=True,
             )
         except BaseException:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
+
+from launch.system.temporary_folder import TemporaryFolder
 
 _SETTINGS = {
     "PRTE_MCA_prte_local_tmpdir_base": "PRTE_MCA_prte_tmpdir_base",
@@ -25,9 +26,9 @@ class MpirunScratch:
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="ddlplan-", ignore_cleanup_errors=True)
+        self._folder = TemporaryFolder()
         self._variables = [
-            f"{name}={self._folder.name}"
+            f"{name}={self._folder.path}"
             for name, excluded in _SETTINGS.items()
             if not {name, excluded} & environment.keys()
         ]
@@ -36,9 +37,14 @@ class MpirunScratch:
         """Give the command that becomes mpirun, with its files in this folder."""
         return ["/usr/bin/env", *self._variables, *command]
 
+    @property
+    def locks(self) -> tuple[int, ...]:
+        """Descriptors that mpirun is started with, so that the folder stays while it runs."""
+        return self._folder.locks
+
     def close(self) -> None:
         """Remove the folder; mpirun has ended."""
-        self._folder.cleanup()
+        self._folder.close()
 
     def __enter__(self) -> MpirunScratch:
         return self

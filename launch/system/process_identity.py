@@ -43,7 +43,7 @@ class ProcessIdentity:
             return None
         return ProcessIdentity(
             machine=platform.node(),
-            boot_id=_read_boot_id(root),
+            boot_id=read_boot_id(root),
             pid=pid,
             started_ticks=int(fields[_START_FIELD]),
             pid_namespace=_read_namespace(root),
@@ -55,7 +55,7 @@ class ProcessIdentity:
         ``None`` where this process cannot tell: the other is of another boot, which may be that of
         another machine with the same name, or of another container, or hidden from this user.
         """
-        if self.boot_id != _read_boot_id(root) or self.pid_namespace != _read_namespace(root):
+        if self.boot_id != read_boot_id(root) or self.pid_namespace != _read_namespace(root):
             return None
         fields = _read_stat(self.pid, root)
         if fields is None:
@@ -69,10 +69,11 @@ class ProcessIdentity:
 
     def is_of_earlier_boot(self) -> bool:
         """Whether this machine has been started anew since."""
-        return self.is_here() and self.boot_id != _read_boot_id(ROOT)
+        return self.is_here() and self.boot_id != read_boot_id()
 
 
-def _read_boot_id(root: Path) -> str:
+def read_boot_id(root: Path = ROOT) -> str:
+    """Read which boot of which machine this is; empty where the kernel does not say."""
     return (read_text(root / "proc/sys/kernel/random/boot_id") or "").strip()
 
 

@@ -17,7 +17,6 @@ import gc
 import multiprocessing
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -38,6 +37,7 @@ from launch.system.process_end import (
     outlive_parent,
     prefer_for_oom_kill,
 )
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.task import Task
 from probes import codec
 
@@ -258,7 +258,7 @@ class _Server:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._children: set[int] = set()
-        self._folder: str | None = None
+        self._folder: TemporaryFolder | None = None
         self._wakeup, writing = os.pipe()
         os.set_blocking(self._wakeup, False)
         os.set_blocking(writing, False)
@@ -275,7 +275,7 @@ class _Server:
             for pid in self._children:
                 kill_group(pid)
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder.close()
 
     def _serve_requests(self) -> None:
         connection = self._connection.fileno()
@@ -351,7 +351,7 @@ class _Server:
             self._connection.send(codec.encode(message))
 
 
-def _make_socket_folder() -> str:
+def _make_socket_folder() -> TemporaryFolder:
     """Make one folder for the sockets of all workers' loader processes.
 
     multiprocessing makes one for each process that has some, and removes it as Python ends: workers
@@ -360,8 +360,8 @@ def _make_socket_folder() -> str:
     inside = tempfile.gettempdir()
     if len(os.fsencode(inside)) > _MOST_FOLDER_BYTES:
         inside = "/tmp"  # noqa: S108 - the folder in it has a name of its own and is the user's alone
-    folder = tempfile.mkdtemp(prefix="ddlplan-", dir=inside)
-    multiprocessing.current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]
+    folder = TemporaryFolder(inside)
+    multiprocessing.current_process()._config["tempdir"] = str(folder.path)  # type: ignore[attr-defined]
     return folder
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import html
 import os
-import shutil
-import tempfile
 import threading
 import webbrowser
 from importlib.util import find_spec
-from pathlib import Path
 
 from launch.mpi.mpirun import needs_root_option
+from launch.system.temporary_folder import TemporaryFolder
 from planner.errors import UsageError
 from planner.report.output import Output
 from planner.service.requests.settings import ServiceSettings
@@ -83,8 +81,7 @@ def _explain(settings: ServiceSettings, out: Output) -> None:
 
 def _open(address: str, ended: contextlib.ExitStack) -> None:
     """Open a browser by a file that leads on, as its arguments are seen by all users."""
-    folder = Path(tempfile.mkdtemp(prefix="ddlplan-"))  # nobody else may read it
-    ended.callback(shutil.rmtree, folder, ignore_errors=True)
+    folder = ended.enter_context(TemporaryFolder())  # nobody else may read it
     page = folder / "open.html"
     page.write_text(
         f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(address)}">',

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from launch.rank.control_signals import CHECKPOINT, STOP
 from launch.reports import EndRequested, HostUsed, JobFailed, Report, StepDone
 from launch.system.durable_files import explain_os_error, naming_file
 from launch.system.run_directory import RunDirectory
+from launch.system.temporary_folder import TemporaryFolder
 from planner.cancellation import Cancellation
 from planner.errors import RunDirectoryError
 from planner.jobs.failure import find_root_cause
@@ -126,8 +126,8 @@ def run_mpi(
 @contextmanager
 def temporary_run_directory() -> Iterator[RunDirectory]:
     """Make a directory for a run that leaves nothing, readable by this user alone."""
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:
-        yield RunDirectory(Path(name))
+    with TemporaryFolder() as path:
+        yield RunDirectory(path)
 
 
 class _ReportReader:

@@ -12,12 +12,12 @@ from typing import Protocol
 from launch.errors import InvalidPlanError, LaunchError, NotFiniteError
 from launch.plan import Plan
 from launch.reports import Compiled, Report, StepDone
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import POLL_INTERVAL_S, Cancellation
-from planner.trials.lone_task import log_directory
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
@@ -117,7 +117,7 @@ class RunningContender:
         with ExitStack() as opened:
             try:
                 plan.check_fits(node.cpu.usable_cores)
-                logs = opened.enter_context(log_directory())
+                logs = opened.enter_context(TemporaryFolder())
                 task = Task(purpose=Purpose.TIME, workload=workload, plan=plan)
                 if epochs is not None:
                     task = replace(task, purpose=Purpose.TRAIN, epochs=epochs, by_turns=True)

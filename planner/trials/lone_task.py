@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import TypeVar
 
 from launch.errors import LaunchError, UseCaseError
 from launch.liveness.hang import DATA_TIMEOUT_S, IdleWatchdog
 from launch.reports import DataProgress, Report, Warned
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.log import find_user_frame
@@ -51,7 +49,7 @@ def run_lone_task(
         LaunchError: It failed, or the process was ended from outside.
     """
     use_case = task.workload.use_case
-    with log_directory() as logs, WorkerGroup(server, [task], logs) as group:
+    with TemporaryFolder() as logs, WorkerGroup(server, [task], logs) as group:
         idle = IdleWatchdog(idle_limit_s)
         while group.pids or group.has_events():
             cancellation.check()
@@ -71,13 +69,6 @@ def run_lone_task(
                 case ReportReceived(report=report) if isinstance(report, wanted):
                     return report
     raise LaunchError(f"the process of use case {use_case} went silent while {doing}")
-
-
-@contextlib.contextmanager
-def log_directory() -> Iterator[Path]:
-    """Make a folder for logs that nobody needs afterwards."""
-    with tempfile.TemporaryDirectory(prefix="ddlplan-") as name:
-        yield Path(name)
 
 
 def _explain_hang(message: str, group: WorkerGroup) -> str:

@@ -10,13 +10,14 @@ from launch.errors import UseCaseError
 from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
 from launch.reports import Described, PrecisionChecked, Report
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import ReportReceived, WorkerFailure, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.contender import RunningContender
-from planner.trials.lone_task import log_directory, run_lone_task
+from planner.trials.lone_task import run_lone_task
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 
@@ -96,7 +97,7 @@ class TrialRunner:
                 precisions=waiting,
             )
             tasks = make_worker_tasks(task, self._node.cpu.choose_cores(plan.threads))
-            with log_directory() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
+            with TemporaryFolder() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
                 done, fault = self._hear_precisions(group, deadline)
             found |= done
             if left := waiting[len(done) :]:
@@ -140,7 +141,7 @@ class TrialRunner:
             noise_cost_limit=1.0,
         )
         tasks = make_worker_tasks(task, self._node.cpu.choose_cores(plan.threads))
-        with log_directory() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
+        with TemporaryFolder() as logs, WorkerGroup(self._servers.get(), tasks, logs) as group:
             while group.pids or group.has_events():
                 self._cancellation.check()
                 event = group.next_event(POLL_INTERVAL_S)

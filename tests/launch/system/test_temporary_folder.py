@@ -1,0 +1,83 @@
+"""Temporary folders of processes that were killed are removed, and no other ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.system.temporary_folder import TemporaryFolder
+
+OWNER = """
+import subprocess, sys
+from launch.system.temporary_folder import TemporaryFolder
+alone, shared = TemporaryFolder(sys.argv[1]), TemporaryFolder(sys.argv[1])
+waits = "import sys; sys.stdin.read()"
+subprocess.Popen([sys.executable, "-c", waits], pass_fds=shared.locks)
+print(alone.path, shared.path, flush=True)
+sys.stdin.read()
+"""
+
+
+def leave(folder: TemporaryFolder) -> Path:
+    """Have a folder without an owner, as the kernel closes all that a killed one had open."""
+    for descriptor in folder.locks:
+        os.close(descriptor)
+    return folder.path
+
+
+def test_folder_of_a_killed_owner_is_removed_by_the_next_one_unless_a_program_still_has_it(
+    tmp_path,
+):
+    """The story: each killed search left its folders in /tmp, hundreds on a test machine."""
+    with TemporaryFolder(str(tmp_path)) as kept:
+        owner = subprocess.Popen(
+            [sys.executable, "-c", OWNER, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        alone, shared = (Path(os.fsdecode(name)) for name in owner.stdout.readline().split())
+        (alone / "worker0.log").touch()
+        owner.kill()
+        owner.wait()
+        with TemporaryFolder(str(tmp_path)) as next_one:
+            assert set(tmp_path.iterdir()) == {kept, shared, next_one}
+        owner.stdin.close()  # which ends the program
+        assert owner.stdout.read() == b""  # it has ended
+        TemporaryFolder(str(tmp_path)).close()
+        assert list(tmp_path.iterdir()) == [kept]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("reason", ["of another boot", "of another user", "a link", "not locked"])
+def test_folder_that_may_be_in_use_stays(reason, tmp_path, monkeypatch):
+    left = leave(TemporaryFolder(str(tmp_path)))
+    (lock,) = left.iterdir()
+    match reason:
+        case "of another boot":  # as of another host that has the same /tmp
+            lock.rename(left / ".owner-another")
+        case "of another user":
+            monkeypatch.setattr("os.geteuid", lambda: left.stat().st_uid + 1)
+        case "a link":
+            elsewhere = tmp_path / "elsewhere"
+            left.rename(elsewhere)
+            left.symlink_to(elsewhere)
+        case "not locked":  # it is just being made, or there can be no locks
+            lock.rename(left / ".owner")
+    (left / "file").touch()
+    TemporaryFolder(str(tmp_path)).close()
+    assert (left / "file").exists()
+
+
+def test_folder_is_made_and_removed_where_there_can_be_no_lock(tmp_path, monkeypatch):
+    monkeypatch.setattr("launch.system.temporary_folder.read_boot_id", lambda: "")
+    left = leave(TemporaryFolder(str(tmp_path)))
+    with TemporaryFolder(str(tmp_path)) as other:
+        assert sorted(tmp_path.iterdir()) == sorted([left, other])
+        assert list(other.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [left]
