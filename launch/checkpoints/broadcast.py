@@ -53,12 +53,12 @@ class BroadcastCheckpoint:
         if self._rank.is_equal(_digest(self._path) if self._is_first else 0):
             return self._path
         try:
-            with naming_file(self._copy):
-                self._broadcast()
-        except OSError as error:
+            self._broadcast()
+        except BaseException as error:
             self.__exit__(type(error))
-            why = explain_os_error(error)
-            raise CheckpointError(f"the checkpoint cannot be copied: {why}: make room") from error
+            if isinstance(error, OSError):
+                raise self._make_error(error) from error
+            raise
         return self._path if self._is_source else self._copy
 
     def __exit__(self, fault: type[BaseException] | None, *_: object) -> None:
@@ -68,6 +68,12 @@ class BroadcastCheckpoint:
             self._group.barrier()
         if self._is_first:
             shutil.rmtree(self._copy, ignore_errors=True)
+
+    def _make_error(self, error: OSError) -> CheckpointError:
+        why = explain_os_error(error)
+        if self._is_source:
+            return CheckpointError(f"the checkpoint cannot be read: {why}")
+        return CheckpointError(f"the checkpoint cannot be copied: {why}: make room")
 
     def _broadcast(self) -> None:
         if not self._is_source:
@@ -85,14 +91,15 @@ class BroadcastCheckpoint:
 
     def _broadcast_manifest(self) -> Manifest:
         """Send the manifest to every worker, its length first; write it where it is missing."""
-        document = (self._path / MANIFEST).read_bytes() if self._is_source else b""
+        with naming_file(self._path / MANIFEST):
+            document = (self._path / MANIFEST).read_bytes() if self._is_source else b""
         length = np.array([len(document)])
         self._rank.broadcast_array(length.view(np.uint8), is_source=self._is_source)
         content = np.zeros(length[0], np.uint8)
         content[: len(document)] = np.frombuffer(document, np.uint8)
         self._rank.broadcast_array(content, is_source=self._is_source)
         if self._is_first and not self._is_source:
-            with create_private(self._copy / MANIFEST) as copy:
+            with naming_file(path := self._copy / MANIFEST), create_private(path) as copy:
                 copy.write(content.data)
         return Manifest.decode(bytes(content))
 
@@ -100,11 +107,11 @@ class BroadcastCheckpoint:
         """Send a file from worker 0 of the first node to worker 0 of the others."""
         parts = self._rank.broadcast(record.num_bytes, is_source=self._is_source)
         if self._is_source and self._is_first:
-            with (self._path / record.name).open("rb") as source:
+            with naming_file(path := self._path / record.name), path.open("rb") as source:
                 for part in parts:
                     source.readinto(part.data)
         elif self._is_first:
-            with create_private(self._copy / record.name) as copy:
+            with naming_file(path := self._copy / record.name), create_private(path) as copy:
                 for part in parts:
                     copy.write(part.data)
         else:

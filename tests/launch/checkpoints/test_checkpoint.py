@@ -8,11 +8,13 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -270,8 +272,52 @@ def test_a_copy_that_cannot_be_written_is_one_clear_error(tmp_path):
         raise AssertionError("it was copied")
 
 
+class Sender:
+    """A rank through which a checkpoint comes with other bytes in its files."""
+
+    def __init__(self, path: Path) -> None:
+        document = np.frombuffer((path / "manifest.json").read_bytes(), np.uint8)
+        self._left = [np.array([len(document)]).view(np.uint8), document]
+
+    def is_equal(self, _: int) -> bool:
+        return False
+
+    def broadcast_array(self, content: np.ndarray, *, is_source: bool) -> None:
+        content[:] = self._left.pop(0)
+
+    def broadcast(self, num_bytes: int, *, is_source: bool) -> Iterator[np.ndarray]:
+        yield np.zeros(num_bytes, np.uint8)
+
+
+def test_a_file_that_cannot_be_read_for_a_copy_is_named(folder):
+    """The story: the error named the copy, which that host does not need, and said to make room."""
+    (path,) = write(folder, 3)
+    (member,) = LocalThreadGroup.create([()])
+    unreadable(path / "weights-0.safetensors")
+    said = f"the checkpoint cannot be read: {path}/weights-0.safetensors: input/output error"
+    with (
+        pytest.raises(CheckpointError, match=f"^{said}$"),
+        BroadcastCheckpoint(path, folder / "copy", member, Sender(path), is_source=True),
+    ):
+        raise AssertionError("it was read")
+
+
+def test_a_copy_that_is_not_what_was_sent_is_removed(folder):
+    """The story: it stayed in the folder of the run."""
+    (path,) = write(folder, 3)
+    (member,) = LocalThreadGroup.create([()])
+    copy = folder / "copy"
+    with (
+        pytest.raises(CheckpointError, match=r"-0.safetensors is damaged: its content is not what"),
+        BroadcastCheckpoint(path, copy, member, Sender(path), is_source=False),
+    ):
+        raise AssertionError("it was taken")
+    assert not copy.exists()
+
+
 KILLS = """
 import os, random, signal, sys, time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
