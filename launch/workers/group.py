@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import select
 import selectors
 import signal
 import time
@@ -172,8 +173,10 @@ class WorkerGroup:
         deadline = time.monotonic() + _END_LIMIT_S
         with contextlib.suppress(LaunchError):  # the server has ended, and its workers with it
             self._take_exits()
-            while self._pids and time.monotonic() < deadline:
-                self._selector.select(deadline - time.monotonic())
+            ends = select.poll()  # not the selector: pipes of ended workers are readable for ever
+            ends.register(self._server, select.POLLIN)
+            while self._pids and (left_s := deadline - time.monotonic()) > 0:
+                ends.poll(1000 * left_s)
                 self._take_exits()
         for worker in list(self._outputs):
             self._drain_output(worker)

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -109,6 +110,17 @@ def test_leaving_the_block_ends_workers_that_hang(plan, training):
         assert len(pids) == plan.processes
         assert group.next_event(0.5) is None
     wait_until_gone(pids)
+
+
+def test_ends_of_workers_are_awaited_without_computing(training, server):
+    """The story: pipes of workers that had ended were news for ever, so that a core was busy."""
+    group = training.start(training.task("Hangs", ALONE))
+    os.kill(server.pid, signal.SIGSTOP)
+    threading.Timer(0.4, os.kill, [server.pid, signal.SIGCONT]).start()
+    before_s = time.thread_time()
+    group.stop()
+    assert time.thread_time() - before_s < 0.1
+    assert not group.pids
 
 
 def test_processes_that_a_worker_started_end_with_it(training):
