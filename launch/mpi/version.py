@@ -12,7 +12,8 @@ _VERSION = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.")
 """Open MPI 4 prints another name where it is called by another name than ``mpirun``."""
 
 _OLDEST_MAJOR = 4
-_VERSION_LIMIT_S = 10.0
+_VERSION_LIMIT_S = 60.0
+"""Its libraries may be on a slow disk or a busy file server."""
 
 
 @cache
@@ -32,7 +33,12 @@ def read_major_version(mpirun: str) -> int:
             timeout=_VERSION_LIMIT_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(
+            f"mpirun={mpirun}: it has not told its version within {_VERSION_LIMIT_S:g} s: "
+            "is the disk busy?"
+        ) from error
+    except OSError as error:
         raise LaunchError(f"mpirun={mpirun}: it does not tell its version: {error}") from error
     found = _VERSION.search(ended.stdout)
     if found is None or int(found[1]) < _OLDEST_MAJOR:

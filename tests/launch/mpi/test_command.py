@@ -157,6 +157,19 @@ def test_mpirun_that_we_do_not_speak_to_is_an_error(tmp_path, version):
         command(["a", "b"], mpirun=write_mpirun(tmp_path, version))
 
 
+def test_mpirun_that_does_not_answer_in_time_is_told_in_words(tmp_path, monkeypatch):
+    """The story: the limit was 10 s, which a cold disk takes, and the words were those of Python:
+    a list of arguments that timed out."""
+    monkeypatch.setattr("launch.mpi.version._VERSION_LIMIT_S", 0.2)
+    own = tmp_path / "mpirun"
+    own.write_text("#!/bin/sh\nexec sleep 60\n")
+    own.chmod(0o755)
+    said = f"mpirun={own}: it has not told its version within 0.2 s: is the disk busy?"
+    with pytest.raises(LaunchError) as refused:
+        command(["a", "b"], mpirun=str(own))
+    assert str(refused.value) == said
+
+
 def test_users_own_mpirun_alone_is_not_asked_for_its_version(tmp_path):
     own = write_mpirun(tmp_path, "HYDRA build details:")
     assert command(["a"], mpirun=own)[0] == own
