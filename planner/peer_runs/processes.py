@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import select
-import subprocess
 import sys
-import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from launch.hosts.host_line import Host
+from launch.hosts.program_channel import ProgramChannel
 from launch.hosts.ssh import remote_command
 from launch.reports import Report
-from launch.system.session import defer_signals, end_session
+from launch.system.session import defer_signals
 from launch.workers.log import find_cause
 from planner.peer_runs.supervisor import (
     CommandEnded,
@@ -26,13 +22,10 @@ from planner.peer_runs.supervisor import (
     ProcessesStopped,
     SupervisorRequest,
 )
-from probes import codec
 
 _PROGRAM = [sys.executable, "-P", "-m", "planner.peer_runs.supervisor"]
-_READ_BYTES = 1 << 16
 _POLL_S = 0.2
 _ANSWER_LIMIT_S = 30.0
-_END_LIMIT_S = 12.0
 
 
 class PeerFailedError(Exception):
@@ -76,7 +69,7 @@ class PeerProcesses:
         on_poll: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_poll = on_poll
-        self._channels: list[_SupervisorChannel] = []
+        self._channels: list[ProgramChannel] = []
         with ExitStack() as opened:
             opened.callback(self.close)
             for one in hosts:
@@ -84,7 +77,7 @@ class PeerProcesses:
                 if one.host is not None:
                     command = remote_command(one.host, command, ssh_config=ssh_config)
                 name = "this machine" if one.host is None else one.host.name
-                self._channels.append(_SupervisorChannel(command, one.request, name))
+                self._channels.append(ProgramChannel(name, command, one.request))
             opened.pop_all()
 
     def __enter__(self) -> PeerProcesses:
@@ -151,57 +144,12 @@ class PeerProcesses:
         self._on_poll()
         by_file = {channel.stdout: channel for channel in self._channels}
         for file in select.select(list(by_file), [], [], timeout_s)[0]:
-            by_file[file].read()
-
-
-class _SupervisorChannel:
-    """Connection to one supervisor: commands go there, its reports come back."""
-
-    def __init__(self, command: Sequence[str], request: SupervisorRequest, name: str) -> None:
-        self.name = name
-        self.reports: deque[Report] = deque()
-        self._unread = b""
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,  # Ctrl-C is for us, and we tell it
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self.stdout = self._process.stdin, self._process.stdout
-        self.send(codec.encode(request) + b"\n")
-
-    def send(self, line: bytes) -> None:
-        with suppress(BrokenPipeError):  # then reading says why
-            self._stdin.write(line)
-            self._stdin.flush()
-
-    def read(self) -> None:
-        block = os.read(self.stdout.fileno(), _READ_BYTES)
-        if not block:
-            self._errors.seek(0)
-            said = self._errors.read().decode(errors="replace").strip()
-            last = said.splitlines()[-1] if said else "no message"
-            raise PeerFailedError(f"{self.name}: the connection was lost: {last}", said)
-        *lines, self._unread = (self._unread + block).split(b"\n")
-        self.reports.extend(map(Report.decode, lines))
-
-    def hang_up(self) -> None:
-        with suppress(BrokenPipeError):
-            self._stdin.close()
-
-    def close(self) -> None:
-        try:
-            self._process.wait(_END_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            end_session(self._process.pid, grace_s=0.0)
-        self.stdout.close()
-        self._errors.close()
+            channel = by_file[file]
+            channel.read()
+            if channel.is_over:
+                said = channel.read_errors()
+                last = said.splitlines()[-1] if said else "no message"
+                raise PeerFailedError(f"{channel.name}: the connection was lost: {last}", said)
 
 
 def _checked(report: Report, host: str) -> Report:

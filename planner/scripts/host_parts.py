@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections import deque
@@ -14,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 from launch.errors import HostUnreachableError, ScriptError
 from launch.hosts.host_line import Host
 from launch.hosts.parallel_commands import run_all
+from launch.hosts.program_channel import ProgramChannel
 from launch.hosts.ssh import remote_command
-from launch.reports import Report
 from launch.scripts.host_part import (
     BEAT_S,
     HostPartRequest,
@@ -29,20 +26,16 @@ from launch.scripts.host_part import (
     PartReady,
     PartRefused,
 )
-from launch.system.session import defer_signals, end_session
+from launch.system.session import defer_signals
 from planner.scripts.passed_signals import passing_on
-from probes import codec
 from probes.child_process import module_command
-from probes.errors import InvalidDocumentError
 
 _PROGRAM = "launch.scripts.host_part"
-_READ_BYTES = 1 << 16
 _POLL_S = 0.2
 _READY_LIMIT_S = 60.0
 _END_LIMIT_S = 15.0
 _SIGNAL_GRACE_S = 35.0
 """After a signal for the script: torchrun itself gives its processes 30 s."""
-_CLOSE_LIMIT_S = 12.0
 _CLEAN_LIMIT_S = 20.0
 
 
@@ -87,14 +80,14 @@ class ScriptParts:
     def __init__(self, starts: Sequence[PartStart], *, ssh_config: Path | None) -> None:
         self._ssh_config = ssh_config
         self._starts = tuple(starts)
-        self._channels: list[_PartChannel] = []
+        self._channels: list[ProgramChannel] = []
         self._is_over = threading.Event()
         self._beat = threading.Thread(target=self._say_alive, daemon=True)
         with ExitStack() as opened:
             opened.callback(self.close)
             for one in starts:
                 command = self._command(one, module_command(_PROGRAM))
-                self._channels.append(_PartChannel(one.name, command, one.request))
+                self._channels.append(ProgramChannel(one.name, command, one.request))
             self._beat.start()
             opened.pop_all()
 
@@ -121,7 +114,7 @@ class ScriptParts:
                     if isinstance(report, PartReady):
                         ready[channel.name] = report
                 if channel.is_over:
-                    raise HostUnreachableError(f"host {channel.name}: {channel.last_words()}")
+                    raise HostUnreachableError(f"host {channel.name}: {_last_words(channel)}")
             if time.monotonic() > give_up:
                 names = [one.name for one in self._channels if one.name not in ready]
                 raise HostUnreachableError(f"host {names[0]}: no answer in {_READY_LIMIT_S:g} s")
@@ -154,7 +147,7 @@ class ScriptParts:
                             ended[channel.name] = report
                     is_lost = channel.is_over and channel.name not in ended
                     if is_lost and first_failed is None:
-                        lost = channel.last_words()
+                        lost = _last_words(channel)
                     has_failed = channel.name in ended and ended[channel.name].code != 0
                     if (is_lost or has_failed) and first_failed is None:
                         first_failed = channel.name
@@ -195,7 +188,7 @@ class ScriptParts:
             return program
         return remote_command(one.host, program, ssh_config=self._ssh_config)
 
-    def _read(self) -> Iterator[_PartChannel]:
+    def _read(self) -> Iterator[ProgramChannel]:
         """Give the channels that have something new, after some time none."""
         by_file = {one.stdout: one for one in self._channels if not one.is_over}
         for file in select.select(list(by_file), [], [], _POLL_S)[0]:
@@ -210,72 +203,10 @@ class ScriptParts:
                 channel.send(b"\n")
 
 
-class _PartChannel:
-    """Connection to the part of one host: its task goes there, its reports come back."""
-
-    def __init__(self, name: str, command: Sequence[str], request: HostPartRequest) -> None:
-        self.name = name
-        self.is_over = False
-        self.was_killed = True
-        """Whether it has not said how it ended."""
-        self._unread = b""
-        self._reports: list[Report] = []
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for us, and we tell it
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._stdin, self.stdout = self._process.stdin, self._process.stdout
-        self.send(codec.encode(request) + b"\n")
-
-    def send(self, line: bytes) -> None:
-        with self._lock, suppress(BrokenPipeError, ValueError):  # reading says why
-            left = memoryview(line)
-            while left:
-                left = left[self._stdin.write(left) or 0 :]
-
-    def read(self) -> None:
-        block = os.read(self.stdout.fileno(), _READ_BYTES)
-        self.is_over = not block
-        *lines, self._unread = (self._unread + block).split(b"\n")
-        for line in lines:
-            with suppress(InvalidDocumentError):  # a login may write lines of its own
-                report = Report.decode(line)
-                self.was_killed &= not isinstance(report, PartEnded | PartRefused)
-                self._reports.append(report)
-
-    def take(self) -> list[Report]:
-        taken, self._reports = self._reports, []
-        return taken
-
-    def last_words(self) -> str:
-        """Give why there is no more to read."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
-        self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").split("\n")
-        return next((line.strip() for line in reversed(said) if line.strip()), "its part has ended")
-
-    def hang_up(self) -> None:
-        with self._lock, suppress(OSError):
-            self._stdin.close()
-
-    def close(self) -> None:
-        self.stdout.close()  # or a part that still writes could not end
-        try:
-            self.was_killed &= self._process.wait(_CLOSE_LIMIT_S) != 0
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            end_session(self._process.pid, grace_s=0.0)
-        self._errors.close()
+def _last_words(channel: ProgramChannel) -> str:
+    """Give why there is no more to read from a part."""
+    lines = channel.read_errors().splitlines()
+    return lines[-1].strip() if lines else "its part has ended"
 
 
 @contextmanager
