@@ -45,8 +45,13 @@ def save_weights(model: nn.Module, path: Path) -> int:
     return record.num_bytes
 
 
-def check_weights(model: nn.Module, path: Path) -> None:
+def check_weights(model: nn.Module, path: Path, *, files: int = 1) -> None:
     """Check before the training that `save_weights` will be able to write; copies no tensor.
+
+    Args:
+        model: Whose state will be written.
+        path: Of the file.
+        files: How many of that size will be in its folder at once.
 
     Raises:
         CheckpointError: The model's state has something that the file cannot hold, the folder
@@ -54,7 +59,7 @@ def check_weights(model: nn.Module, path: Path) -> None:
     """
     tensors, metadata = _divide(model)
     header = encode_header(tensors, metadata)
-    num_bytes = len(header) + sum(t.numel() * t.element_size() for t in tensors.values())
+    num_bytes = files * (len(header) + sum(t.numel() * t.element_size() for t in tensors.values()))
     hidden = _hidden(path)
     try:
         hidden.unlink(missing_ok=True)
@@ -65,8 +70,9 @@ def check_weights(model: nn.Module, path: Path) -> None:
     except OSError as error:
         raise _make_error(error) from error
     if num_bytes > free_bytes:
+        what = "the weights" if files == 1 else f"{files} files of weights"
         raise CheckpointError(
-            f"the weights take {num_bytes} bytes and {path.parent} has {free_bytes} left: make "
+            f"{what} take {num_bytes} bytes and {path.parent} has {free_bytes} left: make "
             "room there, or start in a folder on another disk"
         )
 

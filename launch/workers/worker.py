@@ -179,7 +179,8 @@ def _check_weights(task: Task, trainer: Trainer, step: TrainStep) -> None:
             raise UseCaseError("--keep-best and no validation samples: leave it out")
         trainer.report_best()
     if task.weights is not None:
-        check_weights(step.model, Path(task.weights))
+        files = 1 if task.best_weights is None else 2  # the best, and better or the last
+        check_weights(step.model, Path(task.weights), files=files)
 
 
 def _configure_process(task: Task) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -109,6 +110,15 @@ def test_disk_that_is_too_small_is_named_before_the_training(tmp_path):
     with pytest.raises(CheckpointError, match=rf"take \d+ bytes and {tmp_path} has \d+ left: make"):
         check_weights(wide, tmp_path / "weights.safetensors")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_disk_needs_room_for_the_best_weights_beside_the_last_ones(tmp_path):
+    """The story: with --keep-best, room for one file was looked for, and two are kept."""
+    path, free_bytes = tmp_path / "weights.safetensors", shutil.disk_usage(tmp_path).free
+    wide = nn.Linear(1 << 10, free_bytes * 3 // 4 >> 12, device="meta")
+    check_weights(wide, path)
+    with pytest.raises(CheckpointError, match=r"^2 files of weights take \d+ bytes and "):
+        check_weights(wide, path, files=2)
 
 
 def test_disk_that_is_full_at_the_end_names_the_file_and_leaves_none(tmp_path):
