@@ -17,6 +17,7 @@ from launch.reports import Report
 from launch.system.session import defer_signals
 from launch.workers.log import find_cause
 from planner.peer_runs.supervisor import (
+    END,
     CommandEnded,
     ProcessesContinued,
     ProcessesStopped,
@@ -68,16 +69,14 @@ class PeerProcesses:
         ssh_config: Path | None = None,
         on_poll: Callable[[], None] = lambda: None,
     ) -> None:
+        self._ssh_config = ssh_config
         self._on_poll = on_poll
+        self._hosts = tuple(hosts)
         self._channels: list[ProgramChannel] = []
         with ExitStack() as opened:
             opened.callback(self.close)
             for one in hosts:
-                command = list(_PROGRAM)
-                if one.host is not None:
-                    command = remote_command(one.host, command, ssh_config=ssh_config)
-                name = "this machine" if one.host is None else one.host.name
-                self._channels.append(ProgramChannel(name, command, one.request))
+                self._channels.append(self._start(one))
             opened.pop_all()
 
     def __enter__(self) -> PeerProcesses:
@@ -113,10 +112,18 @@ class PeerProcesses:
     def close(self) -> None:
         """End all, in bounded time."""
         with defer_signals():
-            for channel in self._channels:
-                channel.hang_up()
-            for channel in self._channels:
-                channel.close()
+            _close(self._channels)
+            supervised = zip(self._hosts, self._channels, strict=False)
+            # What they have left may stand still, and would for ever.
+            killed = [one for one, channel in supervised if channel.was_killed]
+            _close([self._start(one, END) for one in killed])
+
+    def _start(self, one: SupervisedHost, *arguments: str) -> ProgramChannel:
+        command = [*_PROGRAM, *arguments]
+        if one.host is not None:
+            command = remote_command(one.host, command, ssh_config=self._ssh_config)
+        name = "this machine" if one.host is None else one.host.name
+        return ProgramChannel(name, command, one.request)
 
     def _order(self, order: bytes, answer: type[Report]) -> list[Report]:
         """Give an order to all supervisors and wait for their answers."""
@@ -150,6 +157,14 @@ class PeerProcesses:
                 said = channel.read_errors()
                 last = said.splitlines()[-1] if said else "no message"
                 raise PeerFailedError(f"{channel.name}: the connection was lost: {last}", said)
+
+
+def _close(channels: Sequence[ProgramChannel]) -> None:
+    """Let programs end side by side, and wait for that."""
+    for channel in channels:
+        channel.hang_up()
+    for channel in channels:
+        channel.close()
 
 
 def _checked(report: Report, host: str) -> Report:

@@ -7,6 +7,8 @@ started it says so or is gone, it ends every process of the contender.
 
 Launchers hide their workers well: Ray's have another session, mpirun's on other hosts another
 parent. But all have inherited a variable in their environment.
+
+``python -m planner.peer_runs.supervisor end`` ends what such a program has left that was killed.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ from launch.use_cases._imports import find_malicious_release
 from probes import codec
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
+END = "end"
+"""Argument with which it ends what one that was killed has left."""
 
 _POLL_S = 0.1
 _READ_BYTES = 1 << 16
@@ -147,10 +151,14 @@ class PeerSupervisor:
                 self._start(command, self._folder / f"{platform.node()}-{number}.log")
             self._look(reports)
         finally:
-            with defer_signals():
-                self._end()
-                shutil.rmtree(self._folder, ignore_errors=True)
+            self.end()
             os.close(reports)
+
+    def end(self) -> None:
+        """End them, in bounded time, and remove the folder."""
+        with defer_signals():
+            self._end()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _find_refusal(self) -> str | None:
         """Give why nothing may be started on this host, in one line."""
@@ -352,7 +360,11 @@ def main() -> None:
         line += byte
     request = codec.decode(line, SupervisorRequest, source="request")
     with contextlib.suppress(BrokenPipeError):
-        PeerSupervisor(request).run()
+        supervisor = PeerSupervisor(request)
+        if sys.argv[1:] == [END]:
+            supervisor.end()
+        else:
+            supervisor.run()
 
 
 if __name__ == "__main__":

@@ -130,6 +130,20 @@ def test_leaving_ends_all_of_its_processes_and_removes_its_folder(tmp_path):
     assert not (tmp_path / "peer").exists()
 
 
+def test_a_stopped_peer_ends_with_its_owner_though_its_supervisor_was_killed(tmp_path):
+    """The story: it stood still for ever, as what does takes no signal but SIGKILL."""
+    with started(tmp_path, COUNTING) as processes:
+        processes.next_report(GUARD_S)
+        processes.stop()
+        (channel,) = processes._channels
+        channel._process.kill()
+        with pytest.raises(PeerFailedError, match="the connection was lost"):
+            processes.proceed()
+        assert len(inside(tmp_path)) == 2
+    assert not inside(tmp_path)
+    assert not (tmp_path / "peer").exists()
+
+
 def test_processes_that_do_not_want_to_end_are_killed_though_a_signal_comes_meanwhile(tmp_path):
     program = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + COUNTING
     with started(tmp_path, program) as processes:
