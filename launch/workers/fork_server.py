@@ -41,7 +41,8 @@ from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.task import Task
 from probes import codec
 
-_MAX_MESSAGE_BYTES = 1 << 16
+_MAX_MESSAGE_BYTES = 1 << 18
+"""Of a task with the names of 4096 hosts; the kernel takes some 200 KiB."""
 
 _MOST_FOLDER_BYTES = 107 - len("/ddlplan-12345678/listener-12345678")
 """Of the folder for temporary files: a socket's path has 107 bytes at most (unix(7)), and loader

@@ -67,6 +67,13 @@ def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
         assert first_failure(group).message == "exit code 3"
 
 
+def test_task_of_a_job_of_thousands_of_hosts_reaches_its_worker(training):
+    """The story: beyond 64 KiB it was cut off: the worker ended with exit code 70, and no word."""
+    hosts = tuple(f"node-{number:04}.cluster.example.org" for number in range(4096))
+    with training.start(training.task("Leaves", ALONE, hosts=hosts)) as group:
+        assert first_failure(group).message == "exit code 3"
+
+
 @EVERY_PLAN
 @pytest.mark.parametrize("purpose", [Purpose.TIME, Purpose.TRAIN])
 def test_worker_that_ends_well_before_its_work_is_done_is_a_failure(plan, purpose, training):
