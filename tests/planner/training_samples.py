@@ -1,4 +1,4 @@
-"""A stored training with what its host used, for tests of reports."""
+"""Stored trainings and jobs, and what hosts used, for tests of what is made of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sample_plan import NOON
 
 from launch.plan import Plan
 from launch.reports import EpochDone
+from planner.records.job_record import JobKind, JobRecord
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage, UsageCurve
 
@@ -47,6 +48,34 @@ TRAINING = TrainingRecord(
     epochs_done=(EPOCH,),
     steps=20,
 )
+HOST = TrainingHost(
+    host="node1",
+    plan_id=1,
+    plan=Plan(strategy="sequential", node_batch=8),
+    plan_samples_per_s=80.0,
+)
+BEGUN = TrainingRecord(
+    started_at=NOON,
+    use_case="steady",
+    data=None,
+    seed=0,
+    epochs=1,
+    hosts=(HOST,),
+    expected_samples_per_s=None,
+    machine="vm",
+    run_directory="/home/me/runs/1",
+)
+"""A training that has just begun."""
+
+JOB = JobRecord(
+    kind=JobKind.TUNE,
+    created_at=NOON,
+    machine="vm",
+    user="ada",
+    title="ddlplan tune",
+    is_detached=True,
+)
+"""A job that waits for its turn."""
 
 
 def usage_of(**rates: Sequence[float | None]) -> HostUsage:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from training_samples import BEGUN, JOB
 
 from launch.system.process_identity import ProcessIdentity
 from planner.api import jobs, trainings
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
-from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.job_record import JobState
+from planner.records.training_record import TrainingStatus
 from planner.store import Store
 
 ORDER = ("ended", "runs", "silent", "runs", "silent")
@@ -34,15 +36,7 @@ def find_jobs(db):
     with Store.open(db) as store:
         for kind in ORDER:
             job = store.jobs.add(
-                JobRecord(
-                    kind=JobKind.TUNE,
-                    created_at=utc_now(),
-                    user="ada",
-                    title="ddlplan tune",
-                    is_detached=True,
-                    state=JobState.RUNNING,
-                    **common(kind),
-                )
+                replace(JOB, created_at=utc_now(), state=JobState.RUNNING, **common(kind))
             )
             if kind == "ended":
                 store.jobs.end(job.id, JobState.INTERRUPTED)
@@ -55,14 +49,9 @@ def find_trainings(db, tmp_path):
     with Store.open(db) as store:
         for kind in ORDER:
             training = store.trainings.add(
-                TrainingRecord(
+                replace(
+                    BEGUN,
                     started_at=utc_now(),
-                    use_case="steady",
-                    data=None,
-                    seed=0,
-                    epochs=1,
-                    hosts=(),
-                    expected_samples_per_s=None,
                     run_directory=str(tmp_path),
                     **common(kind) | ({"process": process} if kind == "silent" else {}),
                 )

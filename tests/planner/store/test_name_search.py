@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sample_plan import FOUND, NOON
+from sample_plan import FOUND
+from training_samples import BEGUN, HOST, JOB
 from worth_cases import NODE
 
-from launch.plan import Plan
-from planner.records.job_record import JobKind, JobRecord
-from planner.records.training_record import TrainingHost, TrainingRecord
 from planner.store import Store
 from planner.tuning.study import Study
 
@@ -36,35 +34,9 @@ def fill(store, name):
         )
     )
     store.plans.save(replace(FOUND, use_case=name, node="n"))
-    host = TrainingHost(
-        host=name,
-        plan_id=None,
-        plan=Plan(strategy="threads", node_batch=1),
-        plan_samples_per_s=1.0,
-    )
-    store.trainings.add(
-        TrainingRecord(
-            started_at=NOON,
-            use_case="u",
-            data=None,
-            seed=0,
-            epochs=1,
-            hosts=(host,),
-            expected_samples_per_s=None,
-            machine="n",
-            run_directory="/runs/1",
-        )
-    )
-    store.jobs.add(
-        JobRecord(
-            kind=JobKind.TUNE,
-            created_at=NOON,
-            machine="n",
-            user="ada",
-            title=f"ddlplan tune --use-case={name}",
-            is_detached=True,
-        )
-    )
+    hosts = (replace(HOST, host=name),)
+    store.trainings.add(replace(BEGUN, use_case="u", hosts=hosts, machine="n"))
+    store.jobs.add(replace(JOB, machine="n", title=f"ddlplan tune --use-case={name}"))
 
 
 def kinds(store, text):

@@ -18,10 +18,11 @@ import pytest
 import sample_plan
 from sample_plan import NOON
 from store_cases import STUDY, trial
+from training_samples import JOB
 from worth_cases import NODE
 
 from planner.errors import ConflictError, NoDatabaseError, StoreCorruptError
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobState
 from planner.store import Store
 from planner.store import transfer as transfers
 from planner.store.databases.sqlite import SqliteDatabase
@@ -79,17 +80,7 @@ def fill(url):
         for _ in range(3):
             last = store.plans.save(replace(sample_plan.FOUND, study_id=study_id))
         store.plans.remove(last)
-        store.jobs.add(
-            JobRecord(
-                kind=JobKind.TUNE,
-                created_at=NOON,
-                machine="vm",
-                user="ann",
-                title="ddlplan tune",
-                is_detached=False,
-                state=JobState.RUNNING,
-            )
-        )
+        store.jobs.add(replace(JOB, is_detached=False, state=JobState.RUNNING))
 
 
 def everything(url):

@@ -7,15 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from training_samples import JOB
 
 from planner.errors import RunDirectoryError
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobState
 from planner.supervision.job_folder import MOST_LOG_BYTES, ExitRecord, JobFolder
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 250, tzinfo=UTC)
-RECORD = JobRecord(
-    id=7, kind=JobKind.TUNE, created_at=NOW, machine="vm", user="ada", title="", is_detached=True
-)
+RECORD = replace(JOB, id=7, created_at=NOW)
 EXIT = ExitRecord(state=JobState.FAILED, exit_code=3, error="no plan", ended_at=NOW)
 
 

@@ -8,13 +8,14 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from training_samples import JOB
 
 from planner.errors import CancelledError, NoPlanError
-from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobKind, JobState
 from planner.records.progress import TrainingProgress, WorkProgress
 from planner.store import Store
 from planner.supervision import own_job
@@ -163,16 +164,7 @@ def test_damaged_database_holds_nothing_up(tmp_path):
 
 def test_row_of_a_supervisor_is_used_and_its_end_left_to_it(db, monkeypatch):
     with Store.open(db) as store:
-        record = JobRecord(
-            kind=JobKind.TUNE,
-            created_at=utc_now(),
-            machine="vm",
-            user="ada",
-            title="ddlplan tune",
-            is_detached=True,
-            state=JobState.RUNNING,
-        )
-        number = store.jobs.add(record).id
+        number = store.jobs.add(replace(JOB, state=JobState.RUNNING)).id
     monkeypatch.setenv(JOB_VARIABLE, str(number))
     with recorded_job(db, JobKind.TUNE) as job:
         assert JOB_VARIABLE not in os.environ, "what the command starts is no job"

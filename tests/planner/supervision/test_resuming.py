@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 from supervision_queue import DB
+from training_samples import BEGUN, JOB
 
 from launch.system.process_identity import ProcessIdentity
 from planner.api import jobs
 from planner.errors import ConflictError
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobKind, JobState
 from planner.records.training_record import TrainingRecord
 from planner.store import Store
 from planner.supervision.resuming import resume_request
@@ -33,27 +34,23 @@ def cut_off(tmp_path):
         checkpoint.mkdir(parents=True)
         common = {"machine": platform.node(), "process": process, "heartbeat_at": heard}
         training = store.trainings.add(
-            TrainingRecord(
+            replace(
+                BEGUN,
                 started_at=heard,
                 use_case="simplebig",
-                data=None,
-                seed=0,
-                epochs=1,
                 hosts=(),
-                expected_samples_per_s=None,
                 run_directory=str(tmp_path),
                 checkpoint=str(checkpoint),
                 **common,
             )
         )
         store.jobs.add(
-            JobRecord(
+            replace(
+                JOB,
                 kind=JobKind.LAUNCH,
                 created_at=heard,
-                user="ada",
                 title="ddlplan launch",
                 request={"use_case": "simplebig", "checkpoint": str(checkpoint.parent), **request},
-                is_detached=True,
                 state=JobState.RUNNING,
                 training_id=training.id,
                 **common,

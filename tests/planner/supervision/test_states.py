@@ -10,14 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from training_samples import JOB
 
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import StoreUnwritableError
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
-from planner.records.training_record import TrainingRecord, TrainingStatus
+from planner.records.job_record import JobRecord, JobState
 from planner.supervision.job_folder import ExitRecord, JobFolder
-from planner.supervision.states import true_jobs, true_trainings
+from planner.supervision.states import true_jobs
 
 HERE = ProcessIdentity.of()
 
@@ -25,18 +25,15 @@ HERE = ProcessIdentity.of()
 @pytest.fixture
 def add(store, tmp_path):
     def do(**changes) -> JobRecord:
-        values = {
-            "kind": JobKind.TUNE,
-            "created_at": utc_now(),
-            "machine": HERE.machine,
-            "user": "ada",
-            "title": "ddlplan tune",
-            "is_detached": True,
-            "state": JobState.RUNNING,
-            "process": HERE,
-            "heartbeat_at": utc_now(),
-        }
-        job = store.jobs.add(JobRecord(**(values | changes)))
+        running = replace(
+            JOB,
+            created_at=utc_now(),
+            machine=HERE.machine,
+            state=JobState.RUNNING,
+            process=HERE,
+            heartbeat_at=utc_now(),
+        )
+        job = store.jobs.add(replace(running, **changes))
         if job.is_detached:
             store.jobs.set_folder(job.id, str(JobFolder.create(job, tmp_path / "jobs").path))
         return store.jobs.get(job.id)
@@ -192,34 +189,6 @@ def test_jobs_can_be_read_from_a_database_that_cannot_be_written(store, add, dea
     job = add(process=dead)
     monkeypatch.setattr(store.jobs, "end", refuse)
     assert judge(store, job).state is JobState.INTERRUPTED
-
-
-def test_training_ends_with_its_process_and_with_its_machine(store, dead, tmp_path):
-    def training(process: ProcessIdentity, silent_s: float = 0.0) -> TrainingRecord:
-        return store.trainings.add(
-            TrainingRecord(
-                started_at=utc_now() - timedelta(seconds=silent_s),
-                use_case="steady",
-                data=None,
-                seed=0,
-                epochs=1,
-                hosts=(),
-                expected_samples_per_s=None,
-                machine=process.machine,
-                run_directory=str(tmp_path),
-                process=process,
-            )
-        )
-
-    before = replace(HERE, boot_id="before")
-    # Two machines of one name once ended each other's trainings: each took the other's boot for an
-    # earlier one of its own.
-    rows = [training(HERE), training(dead), training(before, 130), training(before, 100)]
-    found = list(true_trainings(store, rows))
-    running, interrupted = TrainingStatus.RUNNING, TrainingStatus.INTERRUPTED
-    states = [running, interrupted, interrupted, running]
-    assert [one.state for one in found] == states
-    assert [store.trainings.get(one.id).state for one in rows] == states
 
 
 def test_removed_folder_leaves_an_interrupted_job(store, add, dead):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from supervision_queue import timing_taken
+from training_samples import JOB
 
 from planner.errors import RunDirectoryError, SupervisorError
-from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobKind, JobState
 from planner.supervision import submission
 from planner.supervision.job_folder import JobFolder
 from planner.supervision.supervisor import make_command, make_environment
@@ -34,21 +35,29 @@ def test_reason_of_a_failed_job_is_the_line_that_it_wrote(queue):
     assert job.error == "host file 'no-such-file': no such file or directory"
 
 
-def test_jobs_of_a_machine_run_one_after_another_in_order(queue):
-    with timing_taken():
-        first, second, third = (queue.submit() for _ in range(3))
-        queue.wait_for_command(first)
-        assert [queue.get(n).state for n in (second, third)] == [JobState.QUEUED] * 2
-        queue.store.jobs.request_cancel(second)
-        assert queue.wait(second).state is JobState.CANCELLED
-        assert queue.get(first).state is JobState.RUNNING
-        queue.store.jobs.request_cancel(first)
-        assert queue.wait(first).state is JobState.CANCELLED
-        queue.wait_for_command(third)
-        queue.store.jobs.request_cancel(third)
-        assert queue.wait(third).exit_code == 130
-    assert queue.get(second).started_at is None
-    assert "interrupted" in queue.log(third)
+@pytest.mark.usefixtures("nothing_is_timed")
+def test_jobs_run_one_after_another_and_killed_ones_hold_up_no_other(queue):
+    """A supervisor that is killed takes its command along, and leaves an interrupted job; so does
+    one that is killed in the queue."""
+    first, cancelled, killed, last = (queue.submit() for _ in range(4))
+    queue.wait_for_command(first)
+    assert [queue.get(n).state for n in (cancelled, killed, last)] == [JobState.QUEUED] * 3
+    queue.store.jobs.request_cancel(cancelled)
+    assert queue.wait(cancelled).state is JobState.CANCELLED
+    os.kill(queue.get(killed).process.pid, signal.SIGKILL)
+    assert queue.wait(killed).state is JobState.INTERRUPTED
+    assert queue.get(first).state is JobState.RUNNING
+    os.kill(queue.get(first).process.pid, signal.SIGKILL)
+    assert queue.wait(first).state is JobState.INTERRUPTED
+    command = JobFolder.find(queue.get(first)).read_command()
+    assert command.is_alive() is False, "it was called interrupted while it was still running"
+    queue.wait_for_command(last)
+    queue.store.jobs.request_cancel(last)
+    job = queue.wait(last)
+    assert (job.state, job.exit_code) == (JobState.CANCELLED, 130)
+    assert "interrupted" in queue.log(last)
+    assert queue.get(cancelled).started_at is None
+    assert queue.get(killed).state is JobState.INTERRUPTED
 
 
 @pytest.mark.usefixtures("nothing_is_timed")
@@ -73,33 +82,8 @@ def test_command_that_is_killed_has_failed_by_that_signal(queue):
     )
 
 
-@pytest.mark.usefixtures("nothing_is_timed")
-def test_killed_supervisor_takes_its_command_along_and_the_next_job_begins(queue):
-    """One that is killed in the queue leaves an interrupted job too."""
-    first, killed, second = (queue.submit() for _ in range(3))
-    queue.wait_for_command(first)
-    os.kill(queue.get(killed).process.pid, signal.SIGKILL)
-    assert queue.wait(killed).state is JobState.INTERRUPTED
-    os.kill(queue.get(first).process.pid, signal.SIGKILL)
-    assert queue.wait(first).state is JobState.INTERRUPTED
-    command = JobFolder.find(queue.get(first)).read_command()
-    assert command.is_alive() is False, "it was called interrupted while it was still running"
-    queue.wait_for_command(second)
-    queue.store.jobs.request_cancel(second)
-    assert queue.wait(second).state is JobState.CANCELLED
-    assert queue.get(killed).state is JobState.INTERRUPTED
-
-
-@pytest.mark.usefixtures("nothing_is_timed")
-def test_folder_that_is_removed_hides_no_end(queue):
-    number = queue.submit()
-    queue.wait_for_command(number)
-    shutil.rmtree(Path(queue.get(number).folder))
-    queue.store.jobs.request_cancel(number)
-    assert queue.wait(number).state is JobState.CANCELLED
-
-
-def test_working_folder_that_is_removed_ends_jobs_that_wait_there(queue, ddlplan, tmp_path):
+def test_folders_that_are_removed_hide_no_end(queue, ddlplan, tmp_path):
+    """That of a running job, and the working folder of one that waits there."""
     gone = tmp_path / "gone"
     gone.mkdir()
     with timing_taken():
@@ -113,7 +97,9 @@ def test_working_folder_that_is_removed_ends_jobs_that_wait_there(queue, ddlplan
         )
         queue.wait_for_command(first)
         shutil.rmtree(gone)
+        shutil.rmtree(Path(queue.get(first).folder))
         queue.store.jobs.request_cancel(first)
+        assert queue.wait(first).state is JobState.CANCELLED
     found = queue.wait(job.id)
     assert found.state is JobState.FAILED
     assert "no such file or directory" in found.error
@@ -135,16 +121,7 @@ def test_supervisor_that_cannot_start_says_why(queue, monkeypatch):
 
 
 def test_command_gets_listed_options_and_no_variable_stands_for_one():
-    job = JobRecord(
-        id=7,
-        kind=JobKind.PROBE,
-        created_at=utc_now(),
-        machine="vm",
-        user="ada",
-        title="",
-        request={"quick": True},
-        is_detached=True,
-    )
+    job = replace(JOB, id=7, kind=JobKind.PROBE, request={"quick": True})
     given = {"DDLPLAN_JSON": "1", "DDLPLAN_HOSTS": "h", "FORCE_COLOR": "1", "HOME": "/root"}
     assert make_environment(given | {"DDLPLAN_CACHE": "c", "DDLPLAN_DB": "d"}, job) == {
         "HOME": "/root",

@@ -7,32 +7,19 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
-from launch.plan import Plan
+import pytest
+from training_samples import BEGUN
+
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import StoreUnwritableError
 from planner.plans.stored_plan import utc_now
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.training_record import TrainingStatus
 from planner.supervision.states import true_trainings
 
 
 def training(process, **changes):
-    plan = Plan(strategy="sequential", node_batch=8)
-    return replace(
-        TrainingRecord(
-            started_at=utc_now() - timedelta(hours=1),
-            use_case="steady",
-            data=None,
-            seed=0,
-            epochs=1,
-            hosts=(TrainingHost(host="node1", plan_id=1, plan=plan, plan_samples_per_s=80.0),),
-            expected_samples_per_s=None,
-            machine=process.machine,
-            run_directory="/home/me/runs/1",
-            process=process,
-            heartbeat_at=utc_now(),
-        ),
-        **changes,
-    )
+    began = replace(BEGUN, started_at=utc_now() - timedelta(hours=1), heartbeat_at=utc_now())
+    return replace(began, **{"machine": process.machine, "process": process} | changes)
 
 
 def true_state(store, record):
@@ -67,6 +54,21 @@ def test_interrupted_training_has_ended_when_it_was_last_heard_of(store):
     heard = utc_now() - timedelta(minutes=40)
     record = training(of_ended_process(), heartbeat_at=heard)
     assert true_state(store, record).ended_at == heard
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "state"), [(130, TrainingStatus.INTERRUPTED), (100, TrainingStatus.RUNNING)]
+)
+def test_training_of_an_earlier_boot_is_interrupted_once_it_was_silent_for_long(
+    store, silent_s, state
+):
+    """Two machines of one name once ended each other's trainings: each took the other's boot for an
+    earlier one of its own."""
+    process = replace(ProcessIdentity.of(), boot_id="before")
+    silent = training(process, heartbeat_at=utc_now() - timedelta(seconds=silent_s))
+    assert true_state(store, silent).state is state
+    (stored,) = store.trainings.find()
+    assert stored.state is state
 
 
 def test_nothing_is_written_of_a_training_of_another_machine(store):

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
+from training_samples import BEGUN, HOST
 
-from launch.plan import Plan
 from launch.system.log_part import MOST_LOG_BYTES, read_log_part
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import UsageError
-from planner.records.training_record import TrainingHost, TrainingRecord
 from planner.trainings.logs import list_logs, read_log
 
 
 @pytest.fixture
 def record(tmp_path):
-    plan = Plan(strategy="sequential", node_batch=8)
     for name, text in (
         ("mpirun.log", "it began\n"),
         ("node1-worker0.log", "first\n"),
@@ -29,18 +26,10 @@ def record(tmp_path):
         ("job.json", "{}"),
     ):
         (tmp_path / name).write_text(text)
-    return TrainingRecord(
+    return replace(
+        BEGUN,
         id=3,
-        started_at=datetime(2026, 11, 20, 12, tzinfo=UTC),
-        use_case="steady",
-        data=None,
-        seed=0,
-        epochs=1,
-        hosts=tuple(
-            TrainingHost(host=host, plan_id=1, plan=plan, plan_samples_per_s=80.0)
-            for host in ("node1", "node2")
-        ),
-        expected_samples_per_s=None,
+        hosts=tuple(replace(HOST, host=name) for name in ("node1", "node2")),
         machine=os.uname().nodename,
         run_directory=str(tmp_path),
         process=ProcessIdentity.of(),

@@ -13,13 +13,13 @@ from math import isnan, nan
 from pathlib import Path
 
 import pytest
+from training_samples import BEGUN, HOST
 from usage_samples import steps, used
 
-from launch.plan import Plan
 from launch.reports import CheckpointSaved, EpochDone, StepDone, WeightsSaved
 from planner.errors import CancelledError, TrainingFailedError
 from planner.jobs.training import RunBegun
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.store import Store
 from planner.trainings import recorder as recorder_module
 from planner.trainings.recorder import TrainingRecorder
@@ -29,17 +29,10 @@ STEP = StepDone(step=1, epoch=0, time_s=0.1, samples=8, loss=1.0)
 
 
 def training(*hosts: str) -> TrainingRecord:
-    plan = Plan(strategy="sequential", node_batch=8)
-    return TrainingRecord(
-        started_at=NOW,
-        use_case="steady",
-        data=None,
-        seed=0,
+    return replace(
+        BEGUN,
         epochs=3,
-        hosts=tuple(
-            TrainingHost(host=host, plan_id=1, plan=plan, plan_samples_per_s=80.0)
-            for host in hosts or ("node1",)
-        ),
+        hosts=tuple(replace(HOST, host=name) for name in hosts or ("node1",)),
         expected_samples_per_s=80.0,
         machine="node1",
         run_directory="",

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from markup import Markup
 from store_cases import STUDY, trial
+from training_samples import JOB
 
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord
 from planner.service.pages.assets import ASSETS, find_asset
 from planner.service.site import PageRequest, Site
 from planner.store import Store
@@ -106,16 +106,7 @@ def test_part_of_a_log_is_told_in_bytes(tmp_path):
     """The story: it was said to be the last 4000 of 15000 bytes, by its 4000 characters."""
     db = str(tmp_path / "planner.db")
     with Store.open(db) as store:
-        job = store.jobs.add(
-            JobRecord(
-                kind=JobKind.TUNE,
-                created_at=utc_now(),
-                machine=platform.node(),
-                user="ada",
-                title="ddlplan tune",
-                is_detached=True,
-            )
-        )
+        job = store.jobs.add(replace(JOB, created_at=utc_now(), machine=platform.node()))
         folder = JobFolder.create(job, tmp_path / "jobs")
         store.jobs.set_folder(job.id, str(folder.path))
     folder.log.write_text("\u2026" * 5000, encoding="utf-8")

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 from markup import Markup
 from sweep_samples import sample_record
+from training_samples import BEGUN, JOB
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
-from launch.plan import Plan
 from launch.system.process_identity import ProcessIdentity
 from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobKind, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.training_record import TrainingStatus
 from planner.service.site import PageRequest, Site
 from planner.tuning.study import Study
 from probes import codec
@@ -34,18 +34,14 @@ def show(tmp_path):
 
 
 def add_training(store, state=TrainingStatus.RUNNING, machine=None, checkpoint=None):
-    plan = Plan(strategy="sequential", node_batch=8)
     added = store.trainings.add(
-        TrainingRecord(
+        replace(
+            BEGUN,
             started_at=utc_now(),
             use_case="simplebig",
             data="/data/my photos",
-            seed=0,
             epochs=300,
-            hosts=(TrainingHost(host="node1", plan_id=1, plan=plan, plan_samples_per_s=80.0),),
-            expected_samples_per_s=None,
             machine=machine or platform.node(),
-            run_directory="/home/me/runs/1",
             process=ProcessIdentity.of(),
             heartbeat_at=utc_now(),
             checkpoint=checkpoint,
@@ -57,11 +53,10 @@ def add_training(store, state=TrainingStatus.RUNNING, machine=None, checkpoint=N
 
 def add_job(store, state=JobState.RUNNING, **changes):
     job = store.jobs.add(
-        JobRecord(
+        replace(
+            JOB,
             created_at=utc_now(),
             machine=platform.node(),
-            user="ada",
-            is_detached=True,
             state=JobState.RUNNING,
             process=ProcessIdentity.of(),
             heartbeat_at=utc_now(),
