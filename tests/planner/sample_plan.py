@@ -1,9 +1,10 @@
-"""A stored plan with all of its evidence, for tests of the store, of plan files and of reports."""
+"""A stored plan with all of its evidence, and a use case, for tests of whatever takes one."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.stored_plan import Baseline, StoredPlan
@@ -34,3 +35,13 @@ FOUND = StoredPlan(
     created_at=NOON,
     software=SOFTWARE,
 )
+CASE = CaseFacts(
+    default_batch=32,
+    train_samples=3200,
+    validation_samples=100,
+    parameter_count=1000,
+    parameter_bytes=4000,
+    max_stages=1,
+    digest="sha256:1",
+)
+"""A use case of which little matters."""

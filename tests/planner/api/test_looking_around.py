@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+import store_cases
 from training_samples import EPOCH, TRAINING
 from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
@@ -15,7 +16,6 @@ from planner.plans.stored_plan import utc_now
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
 from planner.store import Store
-from planner.tuning.study import Study
 from probes.timing import Interval
 
 
@@ -75,16 +75,8 @@ def test_a_stale_plan_is_marked(db):
     assert "made on other hardware" in found.stale_reasons
 
 
-STUDY = Study(
-    use_case="simplebig",
-    node=NODE.node,
-    fingerprint=NODE.fingerprint(),
-    precision="fp32",
-    software={},
-    data="sha256:dd",
-    seed=0,
-    facts=FACTS,
-)
+HERE = {"node": NODE.node, "fingerprint": NODE.fingerprint()}
+STUDY = replace(store_cases.STUDY, facts=FACTS, **HERE)
 
 
 def save_noise(store, scale, data):

@@ -8,13 +8,13 @@ from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
+import sample_plan
 from host_answers import facts_of, host
 from imagined_machines import node_of
 from own_mpirun import write_mpirun
 from ranks_here import run_ranks
 from sample_plan import SOFTWARE
 
-from launch.case_facts import CaseFacts
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
@@ -62,15 +62,7 @@ TRIAL = TrialResult(
     elapsed_s=1.0,
 )
 NODE = node_of(2)
-CASE = CaseFacts(
-    default_batch=4,
-    train_samples=32,
-    validation_samples=4,
-    parameter_count=22,
-    parameter_bytes=88,
-    max_stages=3,
-    digest="sha256:1",
-)
+CASE = replace(sample_plan.CASE, default_batch=4, parameter_bytes=88)
 REQUEST = TuneRequest(workload=Workload(use_case="steady"), strategies=("sequential", "threads"))
 FAILED = NodeFailed(code=3, error="no_plan", message="no trial succeeded")
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from sample_plan import CASE
 
-from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.input_cost.epochs import assess_input
 from planner.input_cost.lines import input_lines
@@ -16,16 +16,7 @@ from probes import codec
 from probes.hardware import DataSpeed, LocalCopy, ReadRate
 
 GB = 10**9
-FACTS = CaseFacts(
-    default_batch=32,
-    train_samples=900,
-    validation_samples=100,
-    parameter_count=1,
-    parameter_bytes=4,
-    max_stages=1,
-    digest="case",
-    read_s=0.002,
-)
+FACTS = replace(CASE, train_samples=900, read_s=0.002)
 
 
 def rates(*files_per_s):

@@ -6,28 +6,21 @@ from dataclasses import replace
 
 import pytest
 from sample_plan import SOFTWARE
+from store_cases import STUDY
 
 from launch.plan import Plan
 from planner.jobs.batch_limit import largest_batch
 from planner.jobs.making import find_plans
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.study import Study
 from probes.hardware import Memory
 from probes.timing import Measurement
 from tests.planner.jobs.host_plans import FAST, GIB, REMEDY, REQUEST, SLOW, plan, point
 
 
 def test_steps_of_an_older_plan_are_those_of_its_study(store):
-    study = Study(
-        use_case="simplebig",
-        node="fast",
-        fingerprint=FAST.fingerprint(),
-        precision="fp32",
-        software=SOFTWARE,
-        data="photos",
-        seed=0,
-    )
+    here = {"node": "fast", "fingerprint": FAST.fingerprint()}
+    study = replace(STUDY, software=SOFTWARE, **here)
     study_id = store.studies.get_or_create(study)
     old = plan(FAST, step_time=None, gradient_bytes=None, study_id=study_id)
     for batch, step_s in ((64, 1.0), (128, 1.8), (32, 0.6)):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 from host_answers import facts_of, host
 from rich.console import Console
+from sample_plan import CASE
 
-from launch.case_facts import CaseFacts
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
 from launch.reports import Described, RanksJoined, Report, StepDone
@@ -100,16 +101,7 @@ def test_terminal_shows_how_many_hosts_have_answered_and_that_ranks_are_started(
 
 
 def described(*, samples: int) -> Described:
-    facts = CaseFacts(
-        default_batch=8,
-        train_samples=samples,
-        validation_samples=10,
-        parameter_count=1,
-        parameter_bytes=4,
-        max_stages=1,
-        digest="sha256:0",
-    )
-    return Described(facts=facts)
+    return Described(facts=replace(CASE, train_samples=samples))
 
 
 def step(*, samples: int, time_s: float = 0.1, loss: float = 1.0) -> StepDone:

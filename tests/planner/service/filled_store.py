@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from sample_plan import FOUND, NOON, SOFTWARE
+from store_cases import STUDY
 from sweep_samples import failed_point, sample_point, sample_record
 from usage_samples import steps, used
 from worth_cases import FACTS, NODE, TRIALS
@@ -18,7 +19,6 @@ from planner.records.training_record import TrainingHost, TrainingRecord, Traini
 from planner.store import Store
 from planner.trainings.series import UsageSeries
 from planner.trials.result import Outcome
-from planner.tuning.study import Study
 
 CHECKPOINT = "/data/checkpoints/step-00000400"
 
@@ -33,23 +33,9 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
     """
     case = f"simplebig{text}"
     hardware = replace(NODE, node=f"vm{text}")
-    study = Study(
-        use_case=case,
-        node=hardware.node,
-        fingerprint=hardware.fingerprint(),
-        precision="fp32",
-        software=SOFTWARE,
-        data="sha256:dd",
-        seed=0,
-        facts=FACTS,
-    )
-    found = replace(
-        FOUND,
-        plan=replace(FOUND.plan, replicas=2),
-        use_case=case,
-        node=hardware.node,
-        fingerprint=hardware.fingerprint(),
-    )
+    where = {"use_case": case, "node": hardware.node, "fingerprint": hardware.fingerprint()}
+    study = replace(STUDY, software=SOFTWARE, facts=FACTS, **where)
+    found = replace(FOUND, plan=replace(FOUND.plan, replicas=2), **where)
     with Store.open(str(db)) as store:
         store.machines.save_probe(hardware)
         study_id = store.studies.get_or_create(study)

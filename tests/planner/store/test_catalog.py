@@ -5,35 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import store_cases
+from sample_plan import CASE
 from worth_cases import NODE, STORED, TRIALS
 
-from launch.case_facts import CaseFacts
 from planner.errors import NoPlanError
 from planner.store import Store
 from planner.store.catalog import Catalog
 from planner.store.databases.sqlite import SqliteDatabase
 from planner.trials.result import Outcome
-from planner.tuning.study import Study
 
-STUDY = Study(
-    use_case="simplebig",
-    node="vm",
-    fingerprint=NODE.fingerprint(),
-    precision="fp32",
-    software={"torch": "2.15.0"},
-    data="sha256:dd",
-    seed=0,
-)
-
-FACTS = CaseFacts(
-    default_batch=8,
-    train_samples=160,
-    validation_samples=10,
-    parameter_count=1,
-    parameter_bytes=4,
-    max_stages=1,
-    digest="sha256:0",
-)
+STUDY = replace(store_cases.STUDY, fingerprint=NODE.fingerprint())
 
 
 @pytest.fixture
@@ -100,9 +82,9 @@ def test_a_study_that_is_not_there_is_said_so(store, study_id):
 
 
 def test_trials_of_several_studies_have_what_their_own_study_says_of_them(store):
-    made_up = replace(FACTS, is_generated=True)
+    made_up = replace(CASE, is_generated=True)
     studies = {
-        "real": replace(STUDY, use_case="real", data="a", facts=FACTS),
+        "real": replace(STUDY, use_case="real", data="a", facts=CASE),
         "drawn": replace(STUDY, use_case="drawn", data="b", facts=made_up),
         "old": replace(STUDY, use_case="old", data="c", facts=None),
     }

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from sample_plan import FOUND
+from store_cases import STUDY
 from training_samples import BEGUN, HOST, JOB
 from worth_cases import NODE
 
 from planner.store import Store
-from planner.tuning.study import Study
 
 
 @pytest.fixture
@@ -22,17 +22,7 @@ def store(database):
 def fill(store, name):
     """Store one of each kind with a name; give how many kinds there are."""
     store.machines.save_probe(replace(NODE, node=name))
-    store.studies.get_or_create(
-        Study(
-            use_case=name,
-            node="n",
-            fingerprint="f",
-            precision="fp32",
-            software={},
-            data=name,
-            seed=0,
-        )
-    )
+    store.studies.get_or_create(replace(STUDY, use_case=name, node="n", data=name))
     store.plans.save(replace(FOUND, use_case=name, node="n"))
     hosts = (replace(HOST, host=name),)
     store.trainings.add(replace(BEGUN, use_case="u", hosts=hosts, machine="n"))

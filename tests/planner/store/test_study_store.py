@@ -5,25 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import store_cases
 from sample_plan import FOUND, NOON, SOFTWARE
 
 from planner.errors import StoreCorruptError
 from planner.store import Store
 from planner.store.rows import trial_columns, trial_from_row
 from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.study import Study
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
 
-STUDY = Study(
-    use_case="simplebig",
-    node="vm",
-    fingerprint="sha256:aa",
-    precision="fp32",
-    software=SOFTWARE,
-    data="photos sha256:dd",
-    seed=0,
-)
+STUDY = replace(store_cases.STUDY, software=SOFTWARE)
 
 GOOD = TrialResult(
     plan=FOUND.plan,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+import sample_plan
 from imagined_machines import node_of
 from sample_plan import SOFTWARE
 
-from launch.case_facts import CaseFacts
 from launch.noise_scale.efficiency import efficiency
 from launch.plan import Plan
 from launch.reports import StepDone
@@ -24,15 +24,7 @@ from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 
 NODE = node_of(2)
-CASE = CaseFacts(
-    default_batch=32,
-    train_samples=60_000,
-    validation_samples=100,
-    parameter_count=1000,
-    parameter_bytes=4000,
-    max_stages=1,
-    digest="sha256:1",
-)
+CASE = replace(sample_plan.CASE, train_samples=60_000)
 SAMPLE_S = 0.002
 
 

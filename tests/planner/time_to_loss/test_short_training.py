@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from imagined_machines import node_of
+from sample_plan import CASE
 
-from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
 from launch.noise_scale.estimate import NoiseScale
 from launch.reports import Noted, StepDone, StepsFinished, Validated, Warned
@@ -14,15 +14,6 @@ from planner.plans.objective import Objective
 from planner.time_to_loss.short_training import Target, measure_objective, measuring_plan
 from probes.timing import Interval
 
-FACTS = CaseFacts(
-    default_batch=32,
-    train_samples=3200,
-    validation_samples=100,
-    parameter_count=10,
-    parameter_bytes=40,
-    max_stages=1,
-    digest="sha256:1",
-)
 RATE = Interval(median=1000.0, low=900.0, high=1100.0, count=9)
 STEPS = 100
 """Of an epoch."""
@@ -85,7 +76,7 @@ class Recorded:
     def measure(self, budget_s: float = 4000.0, target: Target | None = None) -> Objective:
         return measure_objective(
             self.train,
-            FACTS,
+            CASE,
             node_of(2, self.gpus),
             self.listen,
             budget_s=budget_s,
@@ -117,7 +108,7 @@ def test_a_machine_with_gpus_is_told_that_the_cpu_measures_the_scale():
 
 
 def test_its_batch_is_the_use_case_s_own_in_parts():
-    plan = measuring_plan(FACTS, 2)
+    plan = measuring_plan(CASE, 2)
     assert (plan.node_batch, plan.micro_batches, plan.threads) == (32, 4, 2)
 
 

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from sample_plan import CASE
 
-from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.workload import Workload
 from planner.errors import NoPlanError
@@ -21,15 +21,6 @@ from tests.planner.tuning.recorded_search import NODE
 
 CASES = Path(__file__).parents[2] / "launch/cases/precision_cases.py"
 GPU_NODE = replace(NODE, gpus=(Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0"),))
-CASE = CaseFacts(
-    default_batch=8,
-    train_samples=40,
-    validation_samples=40,
-    parameter_count=1,
-    parameter_bytes=4,
-    max_stages=1,
-    digest="sha256:1",
-)
 AUTO = TuneRequest(
     workload=Workload(use_case="x"), budget_s=300, precision="auto", strategies=("threads",)
 )

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sample_plan import CASE
 
-from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.workload import Workload
 from planner.trials.runner import TrialRunner
@@ -40,15 +40,6 @@ def test_strategies_that_cannot_run_are_one_line_and_their_reasons_are_said_on_r
         assert told[0].endswith(" (--verbose says why)")
 
 
-FACTS = CaseFacts(
-    default_batch=64,
-    train_samples=512,
-    validation_samples=64,
-    parameter_count=10,
-    parameter_bytes=40,
-    max_stages=1,
-    digest="sha256:0",
-)
 HERE = probe(quick=True)
 
 
@@ -59,7 +50,7 @@ class Describing(TrialRunner):
         self._samples_s = list(samples_s)
 
     def describe(self, *_, **__):
-        return replace(FACTS, sample_s=self._samples_s.pop(0))
+        return replace(CASE, default_batch=64, sample_s=self._samples_s.pop(0))
 
 
 def prepared(*samples_s: float):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from markup import Markup
+from store_cases import STUDY
 from sweep_samples import sample_record
 from training_samples import BEGUN, JOB
 from worth_cases import FACTS, NODE, STORED, TRIALS
@@ -18,7 +19,6 @@ from planner.records.job_record import JobKind, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingStatus
 from planner.service.site import PageRequest, Site
-from planner.tuning.study import Study
 from probes import codec
 
 
@@ -130,22 +130,14 @@ def test_job_that_is_over_does_not_go_on(store, show):
 
 def test_a_search_and_its_plan_go_on_with_their_data(store, show):
     """The story: without them the commands trained with samples that the use case makes up."""
-    study = Study(
-        use_case="simplebig",
-        node=NODE.node,
-        fingerprint=NODE.fingerprint(),
-        precision="auto",
-        software=current_software(),
-        data="sha256:0",
-        seed=0,
-        facts=replace(FACTS, data="/data/my photos"),
-    )
+    same = {"node": NODE.node, "fingerprint": NODE.fingerprint(), "software": current_software()}
+    facts = replace(FACTS, data="/data/my photos")
+    study = replace(STUDY, precision="auto", facts=facts, **same)
     number = store.studies.get_or_create(study)
     store.studies.add_trial(number, TRIALS[-1].result)
     command = "--use-case simplebig --data '/data/my photos'"
     assert f"ddlplan tune {command} --precision auto" in show("studies")
-    same = {"study_id": number, "node": study.node, "fingerprint": study.fingerprint}
-    plan = replace(STORED, id=None, use_case="simplebig", software=study.software, **same)
+    plan = replace(STORED, id=None, use_case="simplebig", study_id=number, **same)
     store.plans.save(plan, ends_search=True)
     assert f"ddlplan launch {command} --plan 1" in show("studies")
     assert f"ddlplan launch {command} --plan 1" in show("plans")
