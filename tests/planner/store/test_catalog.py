@@ -75,10 +75,10 @@ def test_studies_have_their_trials_counted_by_outcome(store):
     assert store.catalog.studies(before=later_id) == [first] == [store.catalog.study(study_id)]
 
 
-@pytest.mark.parametrize("study_id", [0, 7, 2**70])
-def test_a_study_that_is_not_there_is_said_so(store, study_id):
-    with pytest.raises(NoPlanError, match="no study"):
-        store.catalog.study(study_id)
+def test_a_study_that_is_not_there_is_said_so(store):
+    for study_id in [0, 7, 2**70]:
+        with pytest.raises(NoPlanError, match="no study"):
+            store.catalog.study(study_id)
 
 
 def test_trials_of_several_studies_have_what_their_own_study_says_of_them(store):

@@ -39,12 +39,12 @@ def test_every_kind_of_thing_is_found_whatever_the_case_of_its_letters(store):
     assert kinds(store, "other") == []
 
 
-@pytest.mark.parametrize("text", ["%", "_", "/", "'", '"', "\\", "\0", "\udcff"])
-def test_characters_of_patterns_and_those_that_a_database_refuses_stand_for_themselves(store, text):
+def test_characters_of_patterns_and_those_that_a_database_refuses_stand_for_themselves(store):
     fill(store, "plain")
-    assert "plan" not in kinds(store, text)
-    store.plans.save(replace(FOUND, use_case=f"a{text}b", node="n"))
-    assert "plan" in kinds(store, text)
+    for text in ["%", "_", "/", "'", '"', "\\", "\0", "\udcff"]:
+        assert "plan" not in kinds(store, text)
+        store.plans.save(replace(FOUND, use_case=f"a{text}b", node="n"))
+        assert "plan" in kinds(store, text)
 
 
 def test_the_newest_come_first_and_no_more_than_asked_for(store):

@@ -56,12 +56,12 @@ def test_plans_of_an_equal_use_case_elsewhere_are_its_own(store):
         assert store.plans.find_namesakes(other) == {}
 
 
-@pytest.mark.parametrize("plan_id", [0, -1, 7, 2**31, 2**63 - 1, 2**63, 10**30])
-def test_a_plan_that_is_not_there_is_one_error(store, plan_id):
-    with pytest.raises(NoPlanError, match=f"no plan {plan_id}: .*plans list"):
-        store.plans.get(plan_id)
-    with pytest.raises(NoPlanError):
-        store.plans.remove(plan_id)
+def test_a_plan_that_is_not_there_is_one_error(store):
+    for plan_id in [0, -1, 7, 2**31, 2**63 - 1, 2**63, 10**30]:
+        with pytest.raises(NoPlanError, match=f"no plan {plan_id}: .*plans list"):
+            store.plans.get(plan_id)
+        with pytest.raises(NoPlanError):
+            store.plans.remove(plan_id)
 
 
 def test_the_number_of_a_removed_plan_is_never_given_again(store):

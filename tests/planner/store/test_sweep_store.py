@@ -34,14 +34,18 @@ def test_same_settings_find_the_sweep_with_its_points(store):
     assert list(again.points) == [point]
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"seed": 1}, {"epochs": 3}, {"batches": (32,)}, {"data": "/d"}, {"use_case_digest": "x"}],
-)
-def test_other_settings_begin_another_sweep(store, change):
-    first = store.sweeps.begin(sample_record([32, 64]), fresh=False)
-    other = store.sweeps.begin(replace(sample_record([32, 64]), **change), fresh=False)
-    assert other.record.id != first.record.id
+def test_other_settings_begin_another_sweep(store):
+    record = sample_record([32, 64])
+    every = [
+        record,
+        replace(record, seed=1),
+        replace(record, epochs=3),
+        replace(record, batches=(32,)),
+        replace(record, data="/d"),
+        replace(record, use_case_digest="x"),
+    ]
+    begun = [store.sweeps.begin(one, fresh=False).record.id for one in every]
+    assert len(set(begun)) == 6
 
 
 def test_fresh_begins_anew_and_is_what_is_found_from_then_on(store):
@@ -72,10 +76,10 @@ def test_losses_that_are_not_finite_come_back_as_they_were(store):
     assert read.epochs[0].train_loss != read.epochs[0].train_loss
 
 
-@pytest.mark.parametrize("sweep_id", [0, -1, 1, 2**70])
-def test_sweep_that_is_not_there_is_said_so(store, sweep_id):
-    with pytest.raises(NoSweepError, match=f"no sweep {sweep_id}: ddlplan sweep list"):
-        store.sweeps.get(sweep_id)
+def test_sweep_that_is_not_there_is_said_so(store):
+    for sweep_id in [0, -1, 1, 2**70]:
+        with pytest.raises(NoSweepError, match=f"no sweep {sweep_id}: ddlplan sweep list"):
+            store.sweeps.get(sweep_id)
 
 
 def test_sweeps_are_checked_and_copied_with_everything_else(database, tmp_path):
