@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from launch.use_cases._small_images.drawn_digits import make_drawn_set
-from tests.launch.use_cases.silent import Silent
+from tests.launch.use_cases.heard import Heard
 
 TRAIN, TEST = 15_000, 2_000
 
@@ -19,7 +19,7 @@ def accuracy(model: nn.Module, form: str, *, epochs: int) -> float:
             torch.from_numpy(part.pixels).permute(0, 3, 1, 2) / 128 - 1,
             torch.from_numpy(part.labels).long(),
         )
-        for part in drawn.make(Silent())
+        for part in drawn.make(Heard())
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     for _ in range(epochs):

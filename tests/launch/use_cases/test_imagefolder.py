@@ -6,18 +6,9 @@ from PIL import Image
 
 from launch.errors import UseCaseError
 from launch.use_cases import make_workload, resolve
+from tests.launch.use_cases.heard import Heard
 
 pytestmark = pytest.mark.usefixtures("cache")
-
-
-class Heard:
-    def __init__(self):
-        self.warnings = []
-
-    def progress(self, done, total, what): ...
-
-    def warning(self, message):
-        self.warnings.append(message)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from launch.errors import UseCaseError
 from launch.use_cases import resolve
 from launch.use_cases._small_images.drawn_digits import make_drawn_set
-from tests.launch.use_cases.silent import Silent
+from tests.launch.use_cases.heard import Heard
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -61,7 +61,7 @@ def few_drawn(monkeypatch):
     """Let `cifar_resnet44` draw few images, which is quick."""
     drawn = make_drawn_set("CIFAR-10", side=32, colours=True, num_train=40, num_test=20)
     monkeypatch.setattr("launch.use_cases.cifar_resnet44._DRAWN", drawn)
-    drawn.prepare(Silent())
+    drawn.prepare(Heard())
 
 
 def test_training_images_of_cifar_are_cropped_as_in_the_paper(few_drawn):

@@ -26,21 +26,6 @@ PhotoSet("endless", int(sys.argv[1])).paint(Tell(), cores=2)
 """
 
 
-class Heard:
-    """A report that keeps what it hears."""
-
-    def __init__(self):
-        self.progressed = []
-
-    def progress(self, done, total, what):
-        self.progressed.append((done, total, what))
-
-
-@pytest.fixture
-def report():
-    return Heard()
-
-
 def contents(folder):
     return {f"{f.parent.name}/{f.name}": f.read_bytes() for f in folder.glob("*/*")}
 

@@ -7,7 +7,7 @@ from PIL import Image
 from launch.errors import UseCaseError
 from launch.use_cases import resolve, use_case_names, use_case_summaries
 from launch.use_cases._photo_use_case import PhotoUseCase
-from tests.launch.use_cases.silent import Silent
+from tests.launch.use_cases.heard import Heard
 
 pytestmark = pytest.mark.usefixtures("cache")
 PHOTO_CASES = [name for name in use_case_names() if isinstance(resolve(name).load(), PhotoUseCase)]
@@ -83,7 +83,7 @@ def test_loss_is_a_mean_and_accuracy_a_share(simplebig):
 
 def test_photos_are_drawn_when_the_user_has_none(simplebig):
     simplebig.num_photos = 24
-    simplebig.prepare(None, Silent())
+    simplebig.prepare(None, Heard())
     train, validation = (simplebig.dataset(None, train=train) for train in (True, False))
     assert len(train) + len(validation) == 24
     assert train.classes == ("fire", "none", "smoke")
@@ -98,7 +98,7 @@ def test_drawn_photos_that_were_not_prepared_are_told(simplebig):
 
 def test_own_photos_are_taken_from_the_users_folder(simplebig, tmp_path):
     data = save_classes(tmp_path / "data", "ash", "ember")
-    simplebig.prepare(data, Silent())
+    simplebig.prepare(data, Heard())
     dataset = simplebig.dataset(data, train=True)
     assert dataset.classes == ("ash", "ember")
     assert not dataset.is_generated
@@ -107,4 +107,4 @@ def test_own_photos_are_taken_from_the_users_folder(simplebig, tmp_path):
 def test_more_classes_than_outputs_are_told(simplebig, tmp_path):
     data = save_classes(tmp_path / "data", "a", "b", "c", "d")
     with pytest.raises(UseCaseError, match=r"has 4 classes .* 3 outputs: use at most 3"):
-        simplebig.prepare(data, Silent())
+        simplebig.prepare(data, Heard())

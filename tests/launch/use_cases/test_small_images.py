@@ -21,7 +21,7 @@ from launch.use_cases._small_images.drawn_digits import make_drawn_set
 from launch.use_cases._small_images.idx import MNIST_FILES, find_mnist, read_idx
 from launch.use_cases._small_images.known_file import KnownFile
 from launch.use_cases._small_images.labelled_images import ImageSet, LabelledImages
-from tests.launch.use_cases.silent import Silent
+from tests.launch.use_cases.heard import Heard
 
 pytestmark = pytest.mark.usefixtures("cache")
 NAMES = [file.name for file in MNIST_FILES]
@@ -67,7 +67,7 @@ def open_split(images, *, train):
 def test_mnist_is_read_from_its_four_files(mnist, tmp_path, packed):
     files, contents = mnist
     images = find_mnist(write(tmp_path / "data", contents, packed=packed), files)
-    images.prepare(Silent())
+    images.prepare(Heard())
     train, test = (open_split(images, train=train) for train in (True, False))
     assert (len(train), len(test)) == (6, 4)
     assert not train.is_generated
@@ -82,7 +82,7 @@ def test_mnist_is_found_where_torchvision_puts_it(mnist, tmp_path):
     files, contents = mnist
     write(tmp_path / "data" / "MNIST" / "raw", contents, packed=True)
     images = find_mnist(tmp_path / "data", files)
-    images.prepare(Silent())
+    images.prepare(Heard())
     assert len(open_split(images, train=False)) == 4
 
 
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_refused_with_its_name(mnist, tmp_path, damage, messag
     contents[NAMES[0]] = damage(contents[NAMES[0]])
     images = find_mnist(write(tmp_path / "data", contents), files)
     with pytest.raises(UseCaseError, match=message) as error:
-        images.prepare(Silent())
+        images.prepare(Heard())
     assert str(tmp_path / "data" / NAMES[0]) in str(error.value)
 
 
@@ -116,7 +116,7 @@ def test_a_gzipped_file_that_is_cut_off_is_refused(mnist, tmp_path, cut):
     packed = folder / f"{NAMES[0]}.gz"
     packed.write_bytes(packed.read_bytes()[:cut])
     with pytest.raises(UseCaseError, match=r"idx3-ubyte.gz .*: fetch it again"):
-        find_mnist(folder, files).prepare(Silent())
+        find_mnist(folder, files).prepare(Heard())
 
 
 def damage_inside(content: bytes, at: int) -> bytes:
@@ -132,7 +132,7 @@ def test_a_gzipped_file_that_is_damaged_inside_is_refused(mnist, tmp_path):
     packed = folder / f"{NAMES[0]}.gz"
     packed.write_bytes(damage_inside(contents[NAMES[0]], 2000))
     with pytest.raises(UseCaseError, match=r"idx3-ubyte.gz cannot be read: .*: fetch it again"):
-        find_mnist(folder, files).prepare(Silent())
+        find_mnist(folder, files).prepare(Heard())
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_mnist_of_the_use_case_must_be_the_real_one(mnist, tmp_path):
     data = write(tmp_path / "data", mnist[1])
     case = resolve("mnist_cnn").load()
     with pytest.raises(UseCaseError, match="and train-images-idx3-ubyte has 47040016"):
-        case.prepare(data, Silent())
+        case.prepare(data, Heard())
 
 
 def cifar_rows(count: int, seed: int) -> np.ndarray:
@@ -195,7 +195,7 @@ def test_cifar_is_read_from_its_binary_files(cifar, tmp_path, form):
         archive = pack(place / ARCHIVE, contents)
         place = archive if form == "archive" else place
     images = find_cifar(place, files)
-    images.prepare(Silent())
+    images.prepare(Heard())
     train, test = (images.open(train=train) for train in (True, False))
     assert train.pixels.shape == (15, 32, 32, 3)
     assert test.pixels.shape == (3, 32, 32, 3)
@@ -210,7 +210,7 @@ def test_an_archive_without_a_file_is_told(cifar, tmp_path):
     files, contents = cifar
     del contents["data_batch_3.bin"]
     with pytest.raises(UseCaseError, match=r"has no data_batch_3.bin"):
-        find_cifar(pack(tmp_path / ARCHIVE, contents), files).prepare(Silent())
+        find_cifar(pack(tmp_path / ARCHIVE, contents), files).prepare(Heard())
 
 
 def test_an_archive_that_is_cut_off_is_told(cifar, tmp_path):
@@ -218,7 +218,7 @@ def test_an_archive_that_is_cut_off_is_told(cifar, tmp_path):
     archive = pack(tmp_path / ARCHIVE, contents)
     archive.write_bytes(archive.read_bytes()[:2000])
     with pytest.raises(UseCaseError, match=r"tar.gz cannot be read: .*: fetch it again"):
-        find_cifar(archive, files).prepare(Silent())
+        find_cifar(archive, files).prepare(Heard())
 
 
 @pytest.mark.parametrize("at", [2000, 20_000])
@@ -227,7 +227,7 @@ def test_an_archive_that_is_damaged_inside_is_told_in_one_line(cifar, tmp_path, 
     archive = pack(tmp_path / ARCHIVE, contents)
     archive.write_bytes(damage_inside(gzip.decompress(archive.read_bytes()), at))
     with pytest.raises(UseCaseError, match=r"^/.*tar.gz cannot be read: .*: fetch it again$"):
-        find_cifar(archive, files).prepare(Silent())
+        find_cifar(archive, files).prepare(Heard())
 
 
 def test_a_class_of_cifar_that_does_not_exist_is_told():
@@ -250,7 +250,7 @@ SMALL = {
 
 @pytest.mark.parametrize("form", SMALL)
 def test_drawn_sets_are_the_same_every_time(form):
-    one, other = (SMALL[form].make(Silent()) for _ in range(2))
+    one, other = (SMALL[form].make(Heard()) for _ in range(2))
     for first, second in zip(one, other, strict=True):
         assert (first.pixels == second.pixels).all()
         assert (first.labels == second.labels).all()
@@ -261,7 +261,7 @@ def test_drawn_sets_are_the_same_every_time(form):
 def test_drawn_sets_are_what_this_version_draws():
     """Hosts that train together must draw the same, whatever their processors and numpy are."""
     digests = {
-        form: hashlib.sha256(images.make(Silent())[0].pixels.tobytes()).hexdigest()[:16]
+        form: hashlib.sha256(images.make(Heard())[0].pixels.tobytes()).hexdigest()[:16]
         for form, images in SMALL.items()
     }
     assert digests == DIGESTS
@@ -272,7 +272,7 @@ DIGESTS = {"mnist": "a6d867fa8b29a33a", "cifar": "ae0eae52ea0b5f50"}
 
 def test_drawn_sets_say_so():
     images = SMALL["mnist"]
-    images.prepare(Silent())
+    images.prepare(Heard())
     assert open_split(images, train=True).is_generated
 
 
@@ -281,7 +281,7 @@ def test_older_arrays_of_a_set_are_removed_whatever_their_names_end_with(cache):
     images = LabelledImages(np.zeros((1, 2, 2, 1), np.uint8), np.zeros(1, np.uint8))
     for key in range(40):
         images_now = ImageSet(name="set", key=str(key), make=lambda _: (images, images))
-        images_now.prepare(Silent())
+        images_now.prepare(Heard())
     assert len([file for file in (cache / "images").iterdir() if file.is_dir()]) == 1
     assert len(images_now.open(train=True).labels) == 1
 
@@ -294,7 +294,7 @@ def test_a_set_that_was_not_prepared_is_told():
 @pytest.mark.parametrize(("form", "padding"), [("mnist", 0), ("cifar", 4)])
 def test_decoded_images_equal_those_that_are_read_one_by_one(form, padding):
     images = SMALL[form]
-    images.prepare(Silent())
+    images.prepare(Heard())
     channels = 3 if form == "cifar" else 1
     dataset = SmallImages(
         images, train=True, mean=[0.4] * channels, deviation=[0.3] * channels, padding=padding
@@ -315,7 +315,7 @@ def test_decoded_images_equal_those_that_are_read_one_by_one(form, padding):
 
 def test_training_images_are_moved_and_mirrored_and_test_images_are_not():
     images = SMALL["cifar"]
-    images.prepare(Silent())
+    images.prepare(Heard())
     settings = {"mean": [0.0] * 3, "deviation": [1.0] * 3, "padding": 4}
     train, test = (SmallImages(images, train=train, **settings) for train in (True, False))
     torch.manual_seed(0)

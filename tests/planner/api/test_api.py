@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
@@ -233,10 +234,10 @@ def test_prepared_launch_starts_nothing(folder):
 
 
 @pytest.mark.usefixtures("tuned_here")
-def test_plans_are_removed_and_imported(folder, ddlplan):
-    shutil.copy(folder / "planner.db", ddlplan.folder / "planner.db")
+def test_plans_are_removed_and_imported(folder):
     file = folder / "plan.json"
-    file.write_text(ddlplan.run("plans", "export", 1).out)
+    with Store.open("planner.db") as store:
+        file.write_text(json.dumps(store.plans.get(1).to_json(stale=False)))
     plans.remove(1)
     assert plans.find() == []
     assert plans.import_file(file).stored.use_case == f"{CASES}:Steady"

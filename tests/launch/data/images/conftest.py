@@ -1,4 +1,4 @@
-"""What the tests of photos share: an empty cache, a listener, a folder of photos."""
+"""What the tests of photos share: a listener, a folder of photos."""
 
 from pathlib import Path
 
@@ -6,32 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-
-class Heard:
-    """A report that keeps what it hears."""
-
-    def __init__(self):
-        self.progressed = []
-        self.warnings = []
-
-    def progress(self, done, total, what):
-        self.progressed.append((done, total, what))
-
-    def warning(self, message):
-        self.warnings.append(message)
+from tests.launch.use_cases.heard import Heard
 
 
 @pytest.fixture
 def report():
     return Heard()
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Keeps every test's cache apart from the user's."""
-    folder = tmp_path / "cache"
-    monkeypatch.setenv("DDLPLAN_CACHE", str(folder))
-    return folder
 
 
 @pytest.fixture
