@@ -23,22 +23,26 @@ from probes import codec
 ROOT = Path(launch.__file__).parents[1]
 
 
-def ask(*arguments, **environment):
-    return subprocess.run(
+def found(*arguments, **environment):
+    ended = subprocess.run(
         [sys.executable, "-P", "-m", "launch.hosts.facts_program", *map(str, arguments)],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-def found(*arguments, **environment):
-    ended = ask(*arguments, **environment)
     assert (ended.returncode, ended.stderr) == (0, "")
     said = find_facts(ended.stdout)
     assert said is not None
     return said
+
+
+def told_here(limit_s=60.0, **asked):
+    """What a start of the program would tell, without one."""
+    nothing = dict.fromkeys(("use_case", "data", "routes_to", "runs"), "")
+    request = Namespace(**nothing | {name: str(value) for name, value in asked.items()})
+    facts = facts_program.collect_facts(request, limit_s=limit_s)
+    return codec.convert(facts, HostFacts, source="facts")
 
 
 @pytest.fixture
@@ -83,49 +87,55 @@ def test_facts_survive_the_way_through_json():
     assert find_facts(json.dumps(newer | {"addresses": [address]})) is None
 
 
-def test_address_that_ssh_came_in_by_is_told():
-    assert found(SSH_CONNECTION="10.0.0.9 4711 10.0.0.1 22").reached_at == "10.0.0.1"
-    assert found(SSH_CONNECTION="fe80::9%e0 1 fe80::1%e0 22").reached_at == "fe80::1"
-    assert found(SSH_CONNECTION="nonsense").reached_at is None
+@pytest.mark.parametrize(
+    ("connection", "address"),
+    [
+        ("10.0.0.9 4711 10.0.0.1 22", "10.0.0.1"),
+        ("fe80::9%e0 1 fe80::1%e0 22", "fe80::1"),
+        ("nonsense", None),
+    ],
+)
+def test_address_that_ssh_came_in_by_is_told(connection, address, monkeypatch):
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    assert told_here().reached_at == address
 
 
 def test_digest_of_the_data_is_of_names_and_sizes(data, tmp_path):
-    first = found("--data", data).data
+    first = told_here(data=data).data
     assert (first.kind, first.num_files, first.num_bytes) == ("folder", 3, 12)
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
     os.utime(copy / "a/1.jpg", (0, 0))
-    assert found("--data", copy).data.digest == first.digest
+    assert told_here(data=copy).data.digest == first.digest
     (copy / "a/1.jpg").write_bytes(b"xxxx")
     (copy / "a/2.jpg").write_bytes(b"xxx")
-    swapped = found("--data", copy).data
+    swapped = told_here(data=copy).data
     assert (swapped.num_bytes, swapped.digest == first.digest) == (12, False)
     (copy / "a/1.jpg").rename(copy / "a/3.jpg")
-    assert found("--data", copy).data.digest != swapped.digest
+    assert told_here(data=copy).data.digest != swapped.digest
 
 
 def test_data_may_be_a_file_or_missing(data):
-    assert found("--data", data / "a/1.jpg").data.num_bytes == 3
-    missing = found("--data", data / "none")
+    assert told_here(data=data / "a/1.jpg").data.num_bytes == 3
+    missing = told_here(data=data / "none")
     assert (missing.data.kind, missing.data.digest) == ("missing", None)
 
 
 def test_place_for_the_files_of_a_job_may_be_made_but_not_where_something_is_in_the_way(tmp_path):
-    assert found("--runs", tmp_path / "not" / "yet").runs_fault is None
+    assert told_here(runs=tmp_path / "not" / "yet").runs_fault is None
     file = tmp_path / "file"
     file.touch()
-    assert found("--runs", file / "runs").runs_fault == f"{file} is no folder"
+    assert told_here(runs=file / "runs").runs_fault == f"{file} is no folder"
 
 
 def test_file_of_the_use_case_is_compared_by_its_content(tmp_path):
     file = tmp_path / "case.py"
     file.write_text("class Case: ...\n")
-    first = found("--use-case", f"{file}:Case").use_case
+    first = told_here(use_case=f"{file}:Case").use_case
     file.write_text("class Case: 'changed'\n")
-    assert found("--use-case", f"{file}:Case").use_case not in (first, None)
-    assert (
-        "no such file" in found("--use-case", f"{tmp_path}/x.py:Case").problems["use_case"].lower()
-    )
+    assert told_here(use_case=f"{file}:Case").use_case not in (first, None)
+    missing = told_here(use_case=f"{tmp_path}/x.py:Case")
+    assert "no such file" in missing.problems["use_case"].lower()
 
 
 def test_use_case_in_a_module_is_looked_for_where_a_rank_would_start(tmp_path):
@@ -160,8 +170,7 @@ def test_ports_that_cannot_be_held_are_counted():
 
 def test_file_system_that_hangs_is_not_waited_for(monkeypatch, data):
     monkeypatch.setattr(facts_program, "_files", lambda _: time.sleep(60))
-    request = Namespace(use_case="", data=str(data), routes_to="", runs="")
-    said = codec.convert(facts_program.collect_facts(request, limit_s=6), HostFacts, source="facts")
+    said = told_here(limit_s=6, data=data)
     assert said.problems == {"data_files": "no answer within 6 s"}
     assert (said.data.kind, said.data.digest) == ("folder", None)
     assert said.versions["torch"]

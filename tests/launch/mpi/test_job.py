@@ -18,7 +18,7 @@ from launch.mpi.scratch_folder import MpirunScratch
 from launch.workers.log import read_tail
 
 MOST_BYTES = 8 * 2**20
-LINES = 400_000
+LINES = 200_000
 FLOOD = f"import sys\nfor i in range({LINES}): print(i, 'x' * 60, file=sys.stderr)\n"
 """More than a log may hold, and far more than a pipe does."""
 
