@@ -46,9 +46,7 @@ CASES = [
     ("plans list --db text", 6, "choose another with --db"),
     ("trials --db newer.db", 6, "update ddlplan"),
     ("tune --use-case simplebig --db newer.db", 6, "update ddlplan"),
-    ("launch --use-case simplebig --db newer.db", 6, "update ddlplan"),
     ("probe --db photos", 6, "it is a directory"),
-    ("plans list --db postgresql://me:secret@host/db", 2, "~/.pgpass"),
     ("tune --use-case simplebig --budget -1", 2, "--budget"),
     ("tune --use-case simplebig --budget 0", 2, "above zero"),
     ("tune --use-case simplebig --budget 5x", 2, "5m or 1h"),
@@ -80,7 +78,6 @@ CASES = [
     ("plans import text", 2, "no JSON"),
     ("plans import nonsense.json", 2, "node is missing"),
     ("plans import photos", 2, "plans export wrote"),
-    ("launch --use-case simplebig", 3, "run ddlplan tune --use-case simplebig"),
     ("launch --use-case simplebig --plan 99", 3, "ddlplan tune --use-case simplebig"),
     ("launch --use-case simplebig --epochs 0", 2, "--epochs"),
 ]
