@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from sample_plan import FOUND
 from sweep_samples import sample_record
 from worth_cases import NODE

@@ -5,18 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from selenium.common import WebDriverException
-
-sys.path.append(str(Path(__file__).parent))
-
 from browsers import Browser, chromium
 from free_ports import free_port
+from selenium.common import WebDriverException
 from serving import Serving, serving
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

@@ -17,9 +17,6 @@ from pathlib import Path
 
 import pytest
 import slurm_stand_in
-
-sys.path.append(str(Path(__file__).parent))
-
 from serving import write_token
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from browsers import chromium
 from filled_store import fill
 from free_ports import free_port

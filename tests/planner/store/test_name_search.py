@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from sample_plan import FOUND
 from store_cases import STUDY
 from training_samples import BEGUN, HOST, JOB
 from worth_cases import NODE
-
-from planner.store import Store
-
-
-@pytest.fixture
-def store(database):
-    with Store.open(database.url) as opened:
-        yield opened
 
 
 def fill(store, name):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from math import nan
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from sweep_samples import NOW, failed_point, sample_point, sample_record
 
 from planner.errors import NoSweepError

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from sweep_samples import failed_point, sample_point, sample_sweep
 
 from planner.sweeps.findings import (

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1]))
 
 from sweep_samples import NOW, sample_record
 from worth_cases import NODE

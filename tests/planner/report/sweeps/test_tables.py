@@ -6,15 +6,10 @@ import csv
 import io
 import json
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2]))
-
 from sweep_samples import failed_point, sample_point, sample_sweep
 from worth_cases import NODE
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1]))
-
 from browsers import Browser, chromium
 from free_ports import free_port
 from imagined_lab import Lab, fill
