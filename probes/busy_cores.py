@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from itertools import cycle
-from types import TracebackType
 
 from probes.child_process import module_command
 from probes.cpu import read_cpu
@@ -60,12 +59,7 @@ class BusyCores:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def _wait_until_computing(self) -> None:

@@ -8,8 +8,6 @@ process of its own, because a file server that does not answer holds up whoever 
 from __future__ import annotations
 
 import argparse
-import os
-import random
 import shutil
 import tempfile
 import time
@@ -150,11 +148,7 @@ def _measure_copy(
     try:
         free_bytes = shutil.disk_usage(local).free
         with tempfile.TemporaryDirectory(prefix=".ddlplan-probe-", dir=local) as folder:
-            taken = take(
-                iter(supply.take_forgotten(_COPY_FILES)),
-                most_files=_COPY_FILES,
-                most_bytes=_COPY_BYTES,
-            )
+            taken = take(supply.take_forgotten(_COPY_FILES), _COPY_BYTES)
             copies, rate = _copy(taken, Path(folder), limit_s=2 * part_s)
             cold = []
             for readers in counts:
@@ -189,12 +183,7 @@ def _copy(
         copies.append(DataFile(path=str(copy), num_bytes=file.num_bytes))
         if time.perf_counter() - started > limit_s:
             break
-    for one in copies:
-        descriptor = os.open(one.path, os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+    forget(copies)  # which waits until they are on the disk
     return copies, len(copies) / (time.perf_counter() - started)
 
 
@@ -206,11 +195,10 @@ def _add_large(found: DataSpeed, files: DataFiles, part_s: float) -> DataSpeed:
     forget([large])
     sequential = sequential_rate(large, limit_s=part_s)
     forget([large])
-    draw = random.Random(0).randrange  # noqa: S311 - no secret
     return replace(
         found,
         sequential_bytes_per_s=sequential,
-        random_bytes_per_s=random_rate(large, limit_s=part_s, draw=draw),
+        random_bytes_per_s=random_rate(large, limit_s=part_s),
     )
 
 

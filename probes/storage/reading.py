@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from random import Random
 from statistics import median
 from threading import Lock
 
@@ -94,22 +94,12 @@ def sequential_rate(file: DataFile, *, limit_s: float) -> float:
     return _rate(file, range(0, file.num_bytes, _BLOCK_BYTES), _BLOCK_BYTES, limit_s)
 
 
-def random_rate(file: DataFile, *, limit_s: float, draw: Callable[[int], int]) -> float:
-    """Give the bytes per second of pieces of 64 KiB, one after the other, each drawn by ``draw``.
-
-    Args:
-        file: Of at least one piece.
-        limit_s: Longest time.
-        draw: Gives a whole number from 0 to below its argument.
-    """
+def random_rate(file: DataFile, *, limit_s: float) -> float:
+    """Give the bytes per second of pieces of 64 KiB, one after the other, drawn at random."""
+    draw = Random(0).randrange  # noqa: S311 - no secret
     pieces = file.num_bytes // _PIECE_BYTES
     offsets = (draw(pieces) * _PIECE_BYTES for _ in range(pieces))
-    descriptor = os.open(file.path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        return _rate(file, offsets, _PIECE_BYTES, limit_s, descriptor)
-    finally:
-        os.close(descriptor)
+    return _rate(file, offsets, _PIECE_BYTES, limit_s, os.POSIX_FADV_RANDOM)
 
 
 def _rate(
@@ -117,25 +107,25 @@ def _rate(
     offsets: Iterable[int],
     num_bytes: int,
     limit_s: float,
-    descriptor: int | None = None,
+    advice: int = os.POSIX_FADV_NORMAL,
 ) -> float:
-    opened = os.open(file.path, os.O_RDONLY) if descriptor is None else descriptor
-    buffer, size, started = bytearray(num_bytes), 0, time.perf_counter()
+    descriptor = os.open(file.path, os.O_RDONLY)
     try:
+        os.posix_fadvise(descriptor, 0, 0, advice)
+        buffer, size, started = bytearray(num_bytes), 0, time.perf_counter()
         for offset in offsets:
-            size += os.preadv(opened, [buffer], offset)
+            size += os.preadv(descriptor, [buffer], offset)
             if time.perf_counter() - started > limit_s:
                 break
         return size / (time.perf_counter() - started)
     finally:
-        if descriptor is None:
-            os.close(opened)
+        os.close(descriptor)
 
 
-def take(files: Iterator[DataFile], *, most_files: int, most_bytes: int) -> list[DataFile]:
-    """Take some files, at least one."""
+def take(files: Iterable[DataFile], most_bytes: int) -> list[DataFile]:
+    """Take the first files that are so large together, at least one."""
     taken, size = [], 0
-    for file in islice(files, most_files):
+    for file in files:
         taken.append(file)
         size += file.num_bytes
         if size >= most_bytes:
