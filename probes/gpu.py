@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -53,12 +53,11 @@ class Gpus:
     warnings: tuple[str, ...] = ()
 
 
-def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: Path = ROOT) -> Gpus:
+def read_gpus(nvml: Any = None, root: Path = ROOT) -> Gpus:
     """Query NVML for the GPUs; never raises.
 
     Args:
         nvml: Something with the functions of the module ``pynvml``, which it is when left out.
-        own_pids: Processes on a GPU that are ours and so no cause for a warning.
         root: Root of the file system in which the reason is searched.
     """
     try:
@@ -67,7 +66,7 @@ def read_gpus(nvml: Any = None, own_pids: Collection[int] | None = None, root: P
     except Exception as error:  # noqa: BLE001 - a broken installation raises what it likes
         return Gpus(reason=f"{_explain_absence(error, root)}; {_REMEDY}")
     try:
-        return _read_all(Nvml(nvml), {os.getpid()} if own_pids is None else own_pids)
+        return _read_all(Nvml(nvml))
     finally:
         Nvml(nvml).query("nvmlShutdown")
 
@@ -91,7 +90,7 @@ class Nvml:
         return answer.decode() if isinstance(answer, bytes) else answer, None
 
 
-def _read_all(nvml: Nvml, own_pids: Collection[int]) -> Gpus:
+def _read_all(nvml: Nvml) -> Gpus:
     driver = nvml.query("nvmlSystemGetDriverVersion")
     count, error = nvml.try_query("nvmlDeviceGetCount")
     if not count:
@@ -106,7 +105,7 @@ def _read_all(nvml: Nvml, own_pids: Collection[int]) -> Gpus:
             warnings.append(f"GPU {index} cannot be reached ({error}): it is left out")
             continue
         handles.append(handle)
-        gpus.append(_read_gpu(nvml, index, handle, own_pids))
+        gpus.append(_read_gpu(nvml, index, handle))
     return Gpus(
         gpus=tuple(gpus),
         links=tuple(_read_links(nvml, list(zip(gpus, handles, strict=True)))),
@@ -116,7 +115,7 @@ def _read_all(nvml: Nvml, own_pids: Collection[int]) -> Gpus:
     )
 
 
-def _read_gpu(nvml: Nvml, index: int, handle: Any, own_pids: Collection[int]) -> Gpu:
+def _read_gpu(nvml: Nvml, index: int, handle: Any) -> Gpu:
     memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     capability = nvml.query("nvmlDeviceGetCudaComputeCapability", handle)
     mig_modes = nvml.query("nvmlDeviceGetMigMode", handle)  # current and pending
@@ -133,20 +132,18 @@ def _read_gpu(nvml: Nvml, index: int, handle: Any, own_pids: Collection[int]) ->
         nvlinks=None if links == [None] * _MAX_NVLINKS else sum(map(bool, links)),
         mig_enabled=None if mig_modes is None else bool(mig_modes[0]),
         compute_mode=_COMPUTE_MODES.get(nvml.query("nvmlDeviceGetComputeMode", handle)),
-        other_processes=_read_processes(nvml, handle, own_pids),
+        other_processes=_read_processes(nvml, handle),
     )
 
 
-def _read_processes(
-    nvml: Nvml, handle: Any, own_pids: Collection[int]
-) -> tuple[GpuProcess, ...] | None:
+def _read_processes(nvml: Nvml, handle: Any) -> tuple[GpuProcess, ...] | None:
     running = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle)
     if running is None:
         return None
     return tuple(
         GpuProcess(pid=int(process.pid), used_bytes=process.usedGpuMemory)
         for process in running
-        if process.pid not in own_pids
+        if process.pid != os.getpid()
     )
 
 

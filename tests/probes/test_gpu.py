@@ -1,3 +1,4 @@
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -28,9 +29,9 @@ def a100s():
         NvLinkState={1: [1] * 12 + [0] * 24, 2: [1] * 12 + [0] * 24},
         ComputeRunningProcesses={
             0: [],
-            1: [SimpleNamespace(pid=41, usedGpuMemory=GIB)],
+            1: [SimpleNamespace(pid=os.getpid(), usedGpuMemory=GIB)],
             2: [
-                SimpleNamespace(pid=41, usedGpuMemory=GIB),
+                SimpleNamespace(pid=os.getpid(), usedGpuMemory=GIB),
                 SimpleNamespace(pid=77, usedGpuMemory=38 * GIB),
                 SimpleNamespace(pid=78, usedGpuMemory=None),
             ],
@@ -43,7 +44,7 @@ def a100s():
 
 
 def test_gpus_are_described():
-    found = read_gpus(a100s(), own_pids={41})
+    found = read_gpus(a100s())
     assert found.reason is None
     assert found.driver == "550.54.15"
     gpu = found.gpus[1]
@@ -62,7 +63,7 @@ def test_name_given_as_bytes_by_an_old_library_is_text():
 
 
 def test_processes_of_others_are_kept_apart_from_ours():
-    gpus = read_gpus(a100s(), own_pids={41}).gpus
+    gpus = read_gpus(a100s()).gpus
     assert gpus[1].other_processes == ()
     assert gpus[2].other_processes == (
         GpuProcess(pid=77, used_bytes=38 * GIB),
@@ -71,7 +72,7 @@ def test_processes_of_others_are_kept_apart_from_ours():
 
 
 def test_busy_gpu_is_warned_about_with_a_remedy():
-    warnings = read_gpus(a100s(), own_pids={41}).warnings
+    warnings = read_gpus(a100s()).warnings
     assert (
         "GPU 2 is used by 2 other processes (38.0 GiB): "
         "times measured on it will vary; wait for them to end"
@@ -100,7 +101,7 @@ def test_field_that_is_not_supported_is_absent():
 def test_gpu_that_fell_off_the_bus_is_left_out_with_a_warning():
     nvml = a100s()
     nvml.answers["HandleByIndex"] = {1: NvmlError("GPU is lost")}
-    found = read_gpus(nvml, own_pids={41, 77, 78})
+    found = read_gpus(nvml)
     assert [gpu.nvml_index for gpu in found.gpus] == [0, 2]
     assert "GPU 1 cannot be reached (GPU is lost): it is left out" in found.warnings
 
