@@ -102,21 +102,12 @@ class CheckedHosts:
         """The good hosts in the order of their ranks: this machine first, if it is one of them."""
         return tuple(sorted(self.good, key=lambda host: host.name != self.this_machine))
 
-    def require_good(self) -> None:
-        """Check that every host can take part.
-
-        Raises:
-            HostUnreachableError: One cannot. The message names the first such host, and the way
-                out.
-        """
-        require_no_failure(self.findings)
-
 
 def require_no_failure(findings: Sequence[Finding]) -> None:
     """Check that there is no failure among findings.
 
     Raises:
-        HostUnreachableError: One did. The message has the first, and how many more hosts fail.
+        HostUnreachableError: There is one. The message has the first, and how many more hosts fail.
     """
     if not (failures := [finding for finding in findings if finding.is_failure]):
         return

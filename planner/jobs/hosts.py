@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launch.errors import LaunchError
 from launch.hosts.check import check_hosts
-from launch.hosts.findings import CheckedHosts
+from launch.hosts.findings import CheckedHosts, require_no_failure
 from launch.hosts.host_file import expand_hosts, read_host_file
 from launch.hosts.host_line import Host
 from launch.hosts.name_resolution import is_this_machine
@@ -173,7 +173,7 @@ class Hosts:
         """
         listener(Noted(message=f"checking {len(self.machines)} hosts"))
         checked = self.check(listener, cancellation, workload=workload, runs=runs)
-        checked.require_good()
+        require_no_failure(checked.findings)
         return checked
 
 

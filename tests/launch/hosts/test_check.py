@@ -20,6 +20,7 @@ from host_answers import (
 
 from launch.errors import HostUnreachableError
 from launch.hosts.check import check_hosts
+from launch.hosts.findings import require_no_failure
 from launch.workload import Workload
 
 HERE = facts_of(9)
@@ -54,7 +55,7 @@ def test_equal_hosts_are_good_and_meet_on_their_network():
     assert checked.addresses == {"node1": "10.0.0.1", "node2": "10.0.0.2"}
     assert checked.this_machine is None
     assert checked.facts["node1"].hardware.cpu.usable_cores == 8
-    checked.require_good()
+    require_no_failure(checked.findings)
 
 
 def test_this_machine_is_asked_without_ssh_and_once():
@@ -102,7 +103,7 @@ def test_host_that_gives_no_facts_is_named_with_the_reason_and_the_way_out(err, 
     assert only.text.isprintable()
     assert [one.name for one in checked.good] == ["node2"]
     with pytest.raises(HostUnreachableError, match=f"^host node1: {what}: ") as refused:
-        checked.require_good()
+        require_no_failure(checked.findings)
     assert says in str(refused.value)
 
 
@@ -110,7 +111,7 @@ def test_first_of_several_bad_hosts_is_named_and_the_others_counted():
     lost = answer(code=255, err="refused")
     checked = check(node1=facts_of(1), node2=lost, node3=lost, node4=lost)
     with pytest.raises(HostUnreachableError, match=r"^host node2: .*\(and 2 more: see ddlplan"):
-        checked.require_good()
+        require_no_failure(checked.findings)
 
 
 def test_what_a_login_writes_around_the_facts_is_passed_over():
