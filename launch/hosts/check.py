@@ -5,7 +5,6 @@ Before every job over several hosts: what is found here in seconds would else be
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
@@ -90,7 +89,7 @@ def check_hosts(
         results, own_result = collector.collect(hosts, arguments, on_progress)
         here = find_facts(own_result.out)
         if here is None:
-            failed = explain_no_facts("", own_result, login="", executable=sys.executable)
+            failed = explain_no_facts("", own_result, login="")
             raise HostUnreachableError(f"this machine: {failed.check}: {failed.text}")
         facts = _find_all_facts(results)
         found: dict[str, list[Finding]] = {}
@@ -104,7 +103,7 @@ def check_hosts(
                 found[name] += host_checks.check_hardware(name, facts[name])
             else:
                 login = login_command(host, ssh_config, by_srun=by_srun)
-                problem = explain_no_facts(name, result, login=login, executable=sys.executable)
+                problem = explain_no_facts(name, result, login=login)
                 found[name] = [problem]
 
         def add(findings: Iterable[Finding]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from launch.hosts.findings import Finding, FindingFactory
@@ -24,14 +25,13 @@ def login_command(host: Host, ssh_config: Path | None, *, by_srun: bool) -> str:
     return " ".join([*words, host.name if host.user is None else f"{host.user}@{host.name}"])
 
 
-def explain_no_facts(host: str, result: CommandResult, *, login: str, executable: str) -> Finding:
+def explain_no_facts(host: str, result: CommandResult, *, login: str) -> Finding:
     """Explain why a host gave no facts.
 
     Args:
         host: Its name.
         result: What came in place of facts.
         login: What a user would type to log in there.
-        executable: The program that was to be started.
     """
     findings = FindingFactory(host)
     said = _last_line(result.err) or _last_line(result.out)
@@ -50,13 +50,13 @@ def explain_no_facts(host: str, result: CommandResult, *, login: str, executable
     if result.code in _NOT_FOUND:
         return findings.fail(
             "path",
-            f"{executable} cannot be started there{_quoted(said)}: "
+            f"{sys.executable} cannot be started there{_quoted(said)}: "
             "install ddlplan in the same folder on every host",
         )
     if "No module named" in result.err:
         return findings.fail(
             "path",
-            f"{executable} there has no ddlplan of this version ({said}): "
+            f"{sys.executable} there has no ddlplan of this version ({said}): "
             "install the same version in the same folder on every host",
         )
     how = f"exit code {result.code}" if result.code >= 0 else f"signal {-result.code}"
