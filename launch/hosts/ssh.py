@@ -7,7 +7,6 @@ that is made for the job, and every login reads that one.
 from __future__ import annotations
 
 import glob
-import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -81,27 +80,11 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
         file.write("\n".join(lines) + "\n")
 
 
-def ssh_command(host: Host, program: Sequence[str], *, config: Path, timeout_s: float) -> list[str]:
-    """Give the command that runs a program on a host, as an argument list.
+def remote_command(host: Host, program: Sequence[str], *, ssh_config: Path | None) -> list[str]:
+    """Give the command that runs a program of ours on a host, with our environment variables.
 
     The words reach the program as they are, though a shell of the other side reads them. What
     ends the login does not always end the program: the program has to see to that itself.
-
-    Args:
-        host: Where.
-        program: The program and its arguments.
-        config: What `write_ssh_config` wrote.
-        timeout_s: Until the host has to answer and let us in; rounded up to whole seconds.
-    """
-    return [
-        *("ssh", "-F", str(config)),
-        *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, math.ceil(timeout_s))}"),
-        *("--", ssh_name(host), shlex.join(program)),
-    ]
-
-
-def remote_command(host: Host, program: Sequence[str], *, ssh_config: Path | None) -> list[str]:
-    """Give the command that runs a program of ours on a host, with our environment variables.
 
     Args:
         host: Where.
@@ -112,8 +95,11 @@ def remote_command(host: Host, program: Sequence[str], *, ssh_config: Path | Non
         where = (f"--nodelist={host.name}", "--nodes=1", "--ntasks=1", "--overlap")
         return ["srun", *where, "--export=ALL", *program]
     environment = [f"{name}={os.environ[name]}" for name in _FORWARDED if name in os.environ]
-    words = ["/usr/bin/env", *environment, *program]
-    return ssh_command(host, words, config=ssh_config, timeout_s=LOGIN_LIMIT_S)
+    return [
+        *("ssh", "-F", str(ssh_config)),
+        *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={LOGIN_LIMIT_S}"),
+        *("--", ssh_name(host), shlex.join(["/usr/bin/env", *environment, *program])),
+    ]
 
 
 def _settings(settings: Mapping[str, str]) -> list[str]:

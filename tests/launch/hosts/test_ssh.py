@@ -12,7 +12,7 @@ import pytest
 from launch.errors import HostFileError
 from launch.hosts.host_file import expand_hosts
 from launch.hosts.host_line import Host
-from launch.hosts.ssh import ssh_command, ssh_name, write_ssh_config
+from launch.hosts.ssh import remote_command, ssh_name, write_ssh_config
 
 NODE = Host(name="node1", line=1)
 
@@ -47,16 +47,17 @@ def own(tmp_path):
 
 
 def test_options_come_before_the_host_and_the_program_after_it(tmp_path):
-    command = ssh_command(NODE, ["hostname"], config=tmp_path / "c", timeout_s=9.5)
+    command = remote_command(NODE, ["hostname"], ssh_config=tmp_path / "c")
     split = command.index("--")
-    assert command[split:] == ["--", "node1", "hostname"]
+    assert command[split:-1] == ["--", "node1"]
+    assert command[-1].split()[-1] == "hostname"
     assert command[:3] == ["ssh", "-F", str(tmp_path / "c")]
     assert {"BatchMode=yes", "ConnectTimeout=10"} <= set(command[:split])
 
 
 def test_words_of_the_program_survive_a_shell(tmp_path):
     words = ["printf", "%s\n", "$(touch x)", "a;b", "it's", "", "two words", "`id`", "*", "a\nb"]
-    last = ssh_command(NODE, words, config=tmp_path / "c", timeout_s=1)[-1]
+    last = remote_command(NODE, words, ssh_config=tmp_path / "c")[-1]
     said = subprocess.run(["sh", "-c", last], capture_output=True, text=True, check=True).stdout
     assert said == "".join(f"{word}\n" for word in words[2:])
 
