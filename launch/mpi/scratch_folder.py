@@ -45,9 +45,3 @@ class MpirunScratch:
     def close(self) -> None:
         """Remove the folder; mpirun has ended."""
         self._folder.close()
-
-    def __enter__(self) -> MpirunScratch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -122,7 +123,7 @@ def test_nothing_is_left_of_an_mpirun_whose_ranks_hang(tmp_path, monkeypatch):
     program += "pathlib.Path(str(os.getpid())).touch(); time.sleep(1000)"
     ranks = [find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"]
     until_both_run = ["sh", "-c", "until [ $(ls | wc -l) = 2 ]; do sleep 0.05; done"]
-    with MpirunScratch(os.environ) as scratch, pytest.raises(KeyboardInterrupt):
+    with closing(MpirunScratch(os.environ)) as scratch, pytest.raises(KeyboardInterrupt):
         run_all(
             [scratch.wrap([*ranks, *python(program)]), until_both_run],
             limit_s=60,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed, starts_here)
 
 def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
     bed = testbed(2)
-    with MpirunScratch(os.environ) as scratch:
+    with closing(MpirunScratch(os.environ)) as scratch:
         command = scratch.wrap(command_on(bed, "hello_rank", "wait"))
         (answer,) = run_all([command], limit_s=8)
     assert answer.code is None

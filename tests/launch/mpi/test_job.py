@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_what_a_killed_mpirun_leaves_is_cleared_away(log, tmp_path, monkeypatch)
 
 def test_place_that_the_user_chose_for_files_of_mpirun_is_kept(tmp_path):
     chosen = {"PRTE_MCA_prte_tmpdir_base": str(tmp_path)}
-    with MpirunScratch(chosen) as scratch:
+    with closing(MpirunScratch(chosen)) as scratch:
         assert not [word for word in scratch.wrap(["mpirun"]) if "prte" in word]
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from launch.mpi.mpirun import find_mpirun
@@ -34,7 +35,7 @@ def run_ranks(
         *(find_mpirun(), "--host", f"localhost:{count}", "-n", str(count), "--bind-to", "none"),
         *(*options, sys.executable, "-m", "mpi4py", *program),
     ]
-    with MpirunScratch(os.environ) as scratch:
+    with closing(MpirunScratch(os.environ)) as scratch:
         return subprocess.run(
             scratch.wrap(command),
             cwd=ROOT,
