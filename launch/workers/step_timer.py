@@ -15,8 +15,8 @@ from launch.workers.finiteness import check_finite_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _PendingStep:
-    """A step whose loss may still be computed."""
+class LaunchedStep:
+    """A step that was launched, whose loss may still be computed."""
 
     epoch: int
     number: int
@@ -24,8 +24,8 @@ class _PendingStep:
     samples: int
     loss: SupportsFloat
     input_s: float
-    read_ahead: int
-    noise: NoiseScale | None
+    read_ahead: int = 0
+    noise: NoiseScale | None = None
 
 
 class StepTimer:
@@ -47,7 +47,7 @@ class StepTimer:
         self._reporter = reporter
         self._allow_nan = allow_nan
         self._is_compiled = is_compiled
-        self._pending: _PendingStep | None = None
+        self._pending: LaunchedStep | None = None
         self._steps = 0
         self._first_step_s = 0.0
         self._started = 0.0
@@ -65,33 +65,15 @@ class StepTimer:
             and not pending.loss.is_known()
         )
 
-    def add(
-        self,
-        *,
-        epoch: int,
-        number: int,
-        samples: int,
-        loss: SupportsFloat,
-        input_s: float,
-        read_ahead: int = 0,
-        noise: NoiseScale | None = None,
-    ) -> None:
+    def add(self, step: LaunchedStep) -> None:
         """Add a step that was launched; wait for the one before, or for a CPU's.
 
         Raises:
             NotFiniteError: The loss of the step that was waited for is NaN or infinite.
         """
         self.finish()
-        self._pending = _PendingStep(
-            epoch=epoch,
-            number=number,
-            samples=samples,
-            loss=loss,
-            input_s=input_s,
-            read_ahead=read_ahead,
-            noise=noise,
-        )
-        if not isinstance(loss, PendingLoss):
+        self._pending = step
+        if not isinstance(step.loss, PendingLoss):
             self.finish()
 
     def finish(self) -> None:

@@ -48,7 +48,7 @@ from launch.workers.input import (
 )
 from launch.workers.share_loader import ShareLoader, Work
 from launch.workers.step_permits import StepPermits
-from launch.workers.step_timer import StepTimer
+from launch.workers.step_timer import LaunchedStep, StepTimer
 from launch.workers.task import Purpose, Task
 from launch.workers.validation import Validation
 
@@ -262,13 +262,15 @@ class Trainer:
                 schedule.step()
             self.progress = self.progress.after(size.total)
             self._step_timer.add(
-                epoch=epoch,
-                number=self.progress.step,
-                samples=size.total,
-                loss=loss,
-                input_s=input_s,
-                read_ahead=self._loader.read_ahead,
-                noise=self._take_noise(),
+                LaunchedStep(
+                    epoch=epoch,
+                    number=self.progress.step,
+                    samples=size.total,
+                    loss=loss,
+                    input_s=input_s,
+                    read_ahead=self._loader.read_ahead,
+                    noise=self._take_noise(),
+                )
             )
             if self._rank is not None:
                 directive = self._rank.get_directive()

@@ -10,7 +10,7 @@ import torch
 from launch.reports import Report, Reporter, StepDone
 from launch.training.averaging.loss_sum import LossSum
 from launch.training.loss import PendingLoss, find_mean, read_async
-from launch.workers.step_timer import StepTimer
+from launch.workers.step_timer import LaunchedStep, StepTimer
 
 
 class Computing(PendingLoss):
@@ -49,7 +49,7 @@ def test_a_loss_that_is_known_is_told_at_once(told):
     reporter, take = told
     reports = StepTimer(reporter, is_compiled=False)
     reports.start()
-    reports.add(epoch=0, number=1, samples=8, loss=0.5, input_s=0.1)
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=0.5, input_s=0.1))
     (step,) = take()
     assert (step.step, step.loss, step.samples, step.input_s) == (0, 0.5, 8, 0.1)
     assert not reports.is_computing()
@@ -61,7 +61,7 @@ def test_a_weighed_loss_that_is_known_is_told_at_once(told):
     reports = StepTimer(reporter, is_compiled=False)
     reports.start()
     weighed = find_mean(LossSum(loss=3.0, weight=4.0))
-    reports.add(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1)
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1))
     (step,) = take()
     assert step.loss == 0.75
 
@@ -71,7 +71,7 @@ def test_a_weighed_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):
     reports = StepTimer(reporter, is_compiled=False)
     reports.start()
     weighed = find_mean(LossSum(loss=Computing(3.0), weight=4.0))
-    reports.add(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1)
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=weighed, input_s=0.1))
     assert not take()
     reports.finish()
     (step,) = take()
@@ -85,7 +85,7 @@ def test_a_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):
     losses = [Computing(value) for value in (3.0, 2.0, 1.0)]
     seen = []
     for loss in losses:
-        reports.add(epoch=0, number=1, samples=8, loss=loss, input_s=0.0)
+        reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=loss, input_s=0.0))
         assert reports.is_computing()
         seen.append([step.loss for step in take()])
     assert seen == [[], [3.0], [2.0]]
@@ -100,7 +100,7 @@ def test_times_of_steps_add_up_to_the_epoch(told):
     reports.start()
     began = reports._started
     for _ in range(3):
-        reports.add(epoch=0, number=1, samples=8, loss=Computing(1.0), input_s=0.0)
+        reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=Computing(1.0), input_s=0.0))
     reports.finish()
     assert sum(step.time_s for step in take()) == pytest.approx(reports._started - began)
 
@@ -110,8 +110,8 @@ def test_a_worker_that_reports_nothing_still_waits():
     reports = StepTimer(None, is_compiled=False)
     reports.start()
     first, second = Computing(1.0), Computing(2.0)
-    reports.add(epoch=0, number=1, samples=8, loss=first, input_s=0.0)
-    reports.add(epoch=0, number=1, samples=8, loss=second, input_s=0.0)
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=first, input_s=0.0))
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=second, input_s=0.0))
     assert (first.was_asked, second.was_asked) == (True, False)
 
 
