@@ -142,7 +142,6 @@ class HostPart:
         self._reports = ReportStream()
         self._unread = b""
         self._heard = time.monotonic()
-        self._child: subprocess.Popen[bytes] | None = None
         self._listener = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
         """Keeps the port of the first host until it is needed."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -188,7 +188,7 @@ def _check_options(plan: Plan, *, stages: int) -> None:
     if unknown := plan.options.keys() - set(known):
         raise InvalidPlanError(
             f"strategy={plan.strategy}, replicas={plan.replicas}, devices={','.join(plan.devices)} "
-            f"and options {_listed(unknown)}: use {', '.join(known)}"
+            f"and options {','.join(sorted(unknown))}: use {', '.join(known)}"
         )
     wait_policy(plan)
     schedule = plan.options.get("schedule", SCHEDULES[0])
@@ -213,7 +213,3 @@ def _check_options(plan: Plan, *, stages: int) -> None:
             raise InvalidPlanError(
                 f"strategy={plan.strategy}, cut={cut} and stages={stages}: name {stages - 1} layers"
             )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ",".join(sorted(names))
