@@ -162,8 +162,9 @@ class Checkpoint:
         for optimizer in document.get("optimizers", ()):
             self.optimizer_kinds.add(optimizer["kind"])
             self.loose_state.update(decode(optimizer["loose"]))
-            for names, settings in _groups(optimizer):
-                self._settings.update(dict.fromkeys(names, settings))
+            for group in optimizer["groups"]:
+                settings = decode(group["settings"])
+                self._settings.update(dict.fromkeys(group["names"], settings))
             for name, parameter in optimizer["parameters"].items():
                 self._shapes[name] = parameter
                 self._pieces[name] += [(file, piece) for piece in parameter["pieces"]]
@@ -186,8 +187,3 @@ def _reading(path: Path) -> Iterator[None]:
     except MALFORMED as error:
         reason = " ".join(str(error).split())[:400] or type(error).__name__
         raise CheckpointError(f"{path} cannot be read: {reason}") from error
-
-
-def _groups(optimizer: Mapping[str, Any]) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    for group in optimizer["groups"]:
-        yield group["names"], decode(group["settings"])

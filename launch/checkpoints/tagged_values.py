@@ -79,15 +79,11 @@ def decode(value: Any, get: GetTensor | None = None) -> Any:
         case "tuple":
             return tuple(decode(content, get))
         case "dict":
-            return {_key(key): decode(item, get) for key, item in content or ()}
+            return {decode(key): decode(item, get) for key, item in content or ()}
         case "counter":
-            return Counter({_key(key): decode(item, get) for key, item in content or ()})
+            return Counter({decode(key): decode(item, get) for key, item in content or ()})
         case tag:
             raise CheckpointError(f"a value is tagged {tag!r}, which this ddlplan does not know")
-
-
-def _key(key: Any) -> Any:
-    return decode(key)
 
 
 def _as_number(value: Any) -> Any:

@@ -8,11 +8,9 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from torch import Tensor
 
 from launch.checkpoints import folder as folders
 from launch.checkpoints.checkpoint import DOCUMENT
@@ -116,7 +114,9 @@ class CheckpointWriter:
         if part.weights:
             records.append(write_tensors(hidden / f"weights-{rank}.safetensors", part.weights))
         if part.document is not None:
-            records.append(_write_state(hidden / f"optimizer-{rank}.safetensors", part))
+            metadata = {DOCUMENT: json.dumps(part.document)}
+            path = hidden / f"optimizer-{rank}.safetensors"
+            records.append(write_tensors(path, part.tensors, metadata))
         return records
 
     def _publish(self, hidden: Path, manifest: Manifest) -> None:
@@ -180,11 +180,6 @@ class _Outcome:
 def _make_folder(hidden: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
     hidden.mkdir(mode=0o700)
-
-
-def _write_state(path: Path, part: WorkerPart) -> FileRecord:
-    tensors: Mapping[str, Tensor] = part.tensors
-    return write_tensors(path, tensors, {DOCUMENT: json.dumps(part.document)})
 
 
 def _lock(descriptor: int, folder: Path) -> None:

@@ -189,7 +189,7 @@ class ScriptProcess:
                 reason += _NO_INPUT
             if killed:
                 reason += ": out of memory"
-        return ScriptFailedError(_one_line(reason), tail, out_of_memory=short)
+        return ScriptFailedError(" ".join(reason.split()), tail, out_of_memory=short)
 
     def _find_own_line(self, log: str) -> str:
         """Say at which line of the user's own an error was raised; nothing where none is seen."""
@@ -259,7 +259,3 @@ def find_script_cause(log: str, command: Sequence[str], path: str | None) -> str
     cause = find_cause(log)
     python = find_interpreter(command, path) if cause.startswith("ModuleNotFoundError") else None
     return f"{cause} in {python}" if python else cause
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
