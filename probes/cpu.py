@@ -56,12 +56,7 @@ class _Core:
 
 
 def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
-    """Read the processors from ``/proc`` and ``/sys``.
-
-    Args:
-        root: Root of the file system to read from.
-        environ: Environment with Slurm's variables.
-    """
+    """Read the processors from ``/proc`` and ``/sys``."""
     online = read_cpu_list(root / "sys/devices/system/cpu/online")
     online = online or tuple(range(os.cpu_count() or 1))
     cores = _read_topology(online, root)

@@ -31,12 +31,7 @@ class CudaDevices:
 def query_torch(
     command: Sequence[str] = tuple(module_command("probes.cuda_devices")), *, limit_s: float = 30.0
 ) -> CudaDevices:
-    """Query torch for its GPUs in a process of its own, which takes seconds.
-
-    Args:
-        command: The program to run.
-        limit_s: Time limit.
-    """
+    """Query torch for its GPUs in a process of its own, which takes seconds."""
     result = run_child(command, limit_s=limit_s)
     document = result.document
     if document is None or not isinstance(document.get("uuids"), list):

@@ -87,11 +87,6 @@ class DisturbanceWatch:
     """Tells what others took, from turn to turn, by two or three small files before and after each.
 
     In a container ``/proc/stat`` is mostly that of the whole machine, and so are the others.
-
-    Args:
-        cpu: The cores.
-        root: Root of the file system to read from.
-        clock: Seconds that only go forward.
     """
 
     def __init__(

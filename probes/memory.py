@@ -14,12 +14,7 @@ _MIB = 2**20
 
 
 def read_memory(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Memory:
-    """Read memory, its limits and ``/dev/shm``.
-
-    Args:
-        root: Root of the file system to read from.
-        environ: Environment with Slurm's variables.
-    """
+    """Read memory, its limits and ``/dev/shm``."""
     sizes = read_table(root / "proc/meminfo")
     total_bytes = _kib(sizes, "MemTotal") or os.sysconf("SC_PHYS_PAGES") * os.sysconf(
         "SC_PAGE_SIZE"

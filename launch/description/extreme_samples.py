@@ -26,10 +26,6 @@ def find_extreme_samples(case: UseCase, dataset: Dataset[Any]) -> list[list[int]
     """Give the samples with the least and the greatest value, for each tensor of whole numbers.
 
     The last tensor of a sample comes first, which mostly is its label.
-
-    Args:
-        case: Makes batches of samples.
-        dataset: Training samples.
     """
     count = len(dataset)  # type: ignore[arg-type]
     chosen = random.Random(0).sample(range(count), min(count, _SAMPLES))  # noqa: S311 - no secret

@@ -11,11 +11,7 @@ machine that slept, reads what happened meanwhile only after its first poll."""
 
 
 class InactivityTimer:
-    """A timer of inactivity.
-
-    Args:
-        clock: Gives seconds.
-    """
+    """A timer of inactivity."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -25,13 +25,6 @@ class Watchdog:
     """Ends this rank where another host is lost. Use it in a ``with`` block.
 
     Rank 0 also reports every two seconds that the job is alive.
-
-    Args:
-        keepalive: Knows which ranks are lost.
-        heartbeat: Knows which ranks are stopped.
-        rank: Of this process.
-        hosts: By rank.
-        report_stream: Receives the reports.
     """
 
     def __init__(

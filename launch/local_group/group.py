@@ -45,11 +45,7 @@ class LocalGroup(ABC):
         return None
 
     def make_reducer(self, model: nn.Module) -> CrossNodeReducer | None:
-        """Make this worker's reducer; ``None`` where there are no other nodes. Collective.
-
-        Args:
-            model: The whole model.
-        """
+        """Make this worker's reducer; ``None`` where there are no other nodes. Collective."""
         return None
 
     @abstractmethod

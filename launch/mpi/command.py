@@ -63,10 +63,6 @@ def _srun_command(hosts: Sequence[Host], networks: Sequence[str]) -> list[str]:
     ``--kill-on-bad-exit``: a rank that fails ends the others. ``--export=ALL``: whatever the batch
     script was submitted with, ranks need our variables. Tried with Slurm
     22.05 and its PMIx 4.
-
-    Args:
-        hosts: Nodes of the allocation.
-        networks: As in `launch.mpi.settings.MpiSettings`.
     """
     num_ranks = str(len(hosts))
     return [

@@ -41,10 +41,6 @@ def find_dead_rank(log: str) -> DeadRank | None:
 
 
 def find_lost_host(log: str) -> str | None:
-    """Find the first host that stopped answering, named as `launch.hosts.ssh.ssh_name` has it.
-
-    Args:
-        log: What mpirun wrote to stderr.
-    """
+    """Find the first host that stopped answering, named as `launch.hosts.ssh.ssh_name` has it."""
     found = _LOST.search(log)
     return found.group(1) if found else None

@@ -46,16 +46,7 @@ MakeServer = Callable[[SharedDescriptors, int, Callable[[StepSyncTimes], None]],
 
 
 class Node:
-    """One node's part of a job.
-
-    Args:
-        job: The job.
-        rank: This node's number in it.
-        cpu: Processors of this node.
-        send_report: Receives reports for the user.
-        make_server: Makes the server of the workers' requests.
-        control_signals: Signals that the job receives.
-    """
+    """One node's part of a job."""
 
     def __init__(
         self,

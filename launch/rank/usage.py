@@ -18,11 +18,6 @@ class UsageReporter:
     """Reports about once a second what a node uses, and what its steps wait for.
 
     Use it in a ``with`` block.
-
-    Args:
-        job: The job.
-        rank: Of the node.
-        send_report: Takes the reports.
     """
 
     def __init__(self, job: Job, rank: int, send_report: Callable[[Report], None]) -> None:

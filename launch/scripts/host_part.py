@@ -131,11 +131,7 @@ class PartEnded(Report):
 
 
 class HostPart:
-    """The script's processes on this host.
-
-    Args:
-        request: What runs.
-    """
+    """The script's processes on this host."""
 
     def __init__(self, request: HostPartRequest) -> None:
         self._request = request

@@ -20,11 +20,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Rank:
-    """A process that makes steps, and the events that it has reported.
-
-    Args:
-        connection: To it.
-    """
+    """A process that makes steps, and the events that it has reported."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection

@@ -249,13 +249,7 @@ class ScriptProcess:
 
 
 def find_script_cause(log: str, command: Sequence[str], path: str | None) -> str:
-    """Find the words that say best why a script ended, with its Python where a module is missing.
-
-    Args:
-        log: The end of its output.
-        command: Of the script.
-        path: Its ``PATH``.
-    """
+    """Find the words that say best why a script ended, with its Python if a module is missing."""
     cause = find_cause(log)
     python = find_interpreter(command, path) if cause.startswith("ModuleNotFoundError") else None
     return f"{cause} in {python}" if python else cause

@@ -22,13 +22,6 @@ class WholeRun:
     """A program that is run from its start to its end for each step.
 
     Each run has a private view of the folder of its own. Nothing runs between two steps.
-
-    Args:
-        program: What runs.
-        plan: With an option for each placeholder.
-        node: This machine.
-        folder: The user's current folder.
-        in_place: Whether it runs in the folder itself.
     """
 
     recognised = None
@@ -57,10 +50,6 @@ class WholeRun:
 
     def make_steps(self, count: int, *, time_limit_s: float) -> list[StepSeen]:
         """Run it so many times.
-
-        Args:
-            count: Of the runs.
-            time_limit_s: Wall time for all of them.
 
         Raises:
             InvalidPlanError: The node lacks what the plan asks for.

@@ -117,10 +117,6 @@ def layouts(cores: int, *, at_least: int) -> list[tuple[int, int]]:
 
     All cores in equal parts, or nearly all where their number does not divide, and half of them,
     for work that the memory limits rather than the cores.
-
-    Args:
-        cores: Usable cores.
-        at_least: Smallest number of parts.
     """
     pairs = {
         (parts, threads)

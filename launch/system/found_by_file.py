@@ -19,10 +19,6 @@ so at once fails with ``SystemError``: https://github.com/python/cpython/issues/
 def parse_module(source: bytes, name: str = "<unknown>") -> ast.Module:
     """Parse the source of a module, in one thread at a time.
 
-    Args:
-        source: The source.
-        name: Of its file, for messages.
-
     Raises:
         SyntaxError: It is no Python.
         ValueError: It has null bytes.

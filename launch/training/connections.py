@@ -54,10 +54,6 @@ class Connections:
 
     Collective: every worker of ``group`` opens them once, makes the same sub-groups in the same
     order, and closes them when none sends any more.
-
-    Args:
-        group: The workers of this node.
-        device: Of this worker's tensors.
     """
 
     @translate_lost_workers()

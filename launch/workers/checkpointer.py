@@ -64,14 +64,6 @@ class Checkpointer:
     Collective: every worker of all nodes builds one before the first step, and calls the methods
     likewise.
 
-    Args:
-        task: Of this worker.
-        group: The workers of this node.
-        step: Its state is stored.
-        schedules: Those of this worker.
-        samples: Training samples of an epoch.
-        reporter: Receives each checkpoint from worker 0.
-
     Raises:
         CheckpointError: The folder cannot be used, or this training cannot be stored.
     """

@@ -24,10 +24,6 @@ class BoundedLog:
     Bytes that it has already count too. When it is full, only its first and its last quarter
     stay: a process that prints for ever must not fill a disk, and both its start and its end help
     to find a fault.
-
-    Args:
-        path: Of the file.
-        max_bytes: The limit.
     """
 
     def __init__(self, path: Path, max_bytes: int = _MAX_BYTES) -> None:

@@ -24,14 +24,7 @@ _SAMPLE_BATCH = 2
 
 
 class ShareLoader:
-    """Loads batches as a plan says, each with random numbers of its place in the training.
-
-    Args:
-        plan: How many loader processes there are.
-        case: Makes batches of samples.
-        device: Where batches are wanted.
-        seed_source: Of this worker.
-    """
+    """Loads batches as a plan says, each with random numbers of its place in the training."""
 
     def __init__(
         self, plan: Plan, case: UseCase, device: torch.device, seed_source: SeedSource

@@ -167,11 +167,7 @@ class Trainer:
         return checkpointer
 
     def measure_noise(self, cost_limit: float) -> None:
-        """Begin to measure the gradient noise scale, if every node can. Collective over all.
-
-        Args:
-            cost_limit: Share of the steps' time that it may take.
-        """
+        """Begin to measure the gradient noise scale, if every node can. Collective over all."""
         obstacle = self._task.noise_obstacle or self._step.noise_obstacle()
         nodes = len(self._task.split.node_batches)
         if self._rank is not None and nodes > 1:

@@ -31,18 +31,6 @@ class Validation:
     """Judges the model of a step.
 
     Collective: every worker of all nodes makes one, and calls `run` with the others.
-
-    Args:
-        task: Of this worker.
-        plan: Its plan.
-        case: What is trained.
-        step: Has the model.
-        dataset: Samples for validation.
-        loader: Loads them.
-        seed_source: Of this worker.
-        group: The workers of this node.
-        rank: Of this node, ``None`` where there is none.
-        reporter: Receives what this worker's share has shown.
     """
 
     def __init__(

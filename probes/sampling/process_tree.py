@@ -56,11 +56,6 @@ class ProcessTree:
 
     New processes are looked for at a pace of their own, and in between known ones are read alone:
     a process has a file of children for each of its threads.
-
-    Args:
-        pid: The first process.
-        root: Root of the file system to read from.
-        search: Says when new processes are looked for.
     """
 
     def __init__(self, pid: int, root: Path = ROOT, search: Pace | None = None) -> None:

@@ -63,10 +63,6 @@ def find_file_system(path: Path, mounts: Path = MOUNTS) -> FileSystem:
 
     Source: proc_pid_mountinfo(5): the fifth field is the mount point, with octal escapes, and the
     first after a lone hyphen the type.
-
-    Args:
-        path: Of the folder or file.
-        mounts: The kernel's list.
     """
     try:
         lines = mounts.read_bytes().decode(errors="surrogateescape").split("\n")

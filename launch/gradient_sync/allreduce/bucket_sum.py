@@ -42,9 +42,6 @@ class BucketSum(ABC):
     Args:
         comm: For these sums alone: other messages would be taken for theirs.
         max_in_flight: Most blocks that are summed at once.
-
-    Attributes:
-        max_in_flight: Likewise.
     """
 
     def __init__(self, comm: MPI.Comm, *, max_in_flight: int = 4) -> None:

@@ -46,11 +46,6 @@ def compare_models(
 ) -> list[bool]:
     """Check that all nodes train the same parameters. Collective.
 
-    Args:
-        comm: Of all nodes.
-        layouts: Of this node's parameters.
-        hosts: Names of the nodes, by rank.
-
     Returns:
         For each parameter, whether all nodes have its elements in the same order of memory.
 

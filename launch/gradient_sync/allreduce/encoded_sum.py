@@ -44,9 +44,6 @@ class EncodedSum(BucketSum):
         comm: For these sums alone: other messages would be taken for theirs.
         algorithm: Who sends what to whom.
         wire_format: How it is written. One that is not exact needs the errors of each block.
-
-    Attributes:
-        wire_format: Likewise.
     """
 
     def __init__(

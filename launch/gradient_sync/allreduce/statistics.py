@@ -12,11 +12,7 @@ _INTERVAL_S = 1.0
 
 
 class CommunicationStatistics:
-    """Adds up the costs of a job's sums, and reports them.
-
-    Args:
-        send_report: Sends a report to the user.
-    """
+    """Adds up the costs of a job's sums, and reports them."""
 
     def __init__(self, send_report: Callable[[Report], None]) -> None:
         self._send_report = send_report

@@ -17,13 +17,7 @@ from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
 
 
 class ErrorFeedback:
-    """A worker's part in it. Each method is collective over the workers of all nodes.
-
-    Args:
-        rank: Of this node.
-        reducers: Of this worker.
-        is_source: Whether this is node 0.
-    """
+    """A worker's part in it. Each method is collective over the workers of all nodes."""
 
     def __init__(
         self, rank: RequestClient, reducers: Sequence[CrossNodeReducer], *, is_source: bool

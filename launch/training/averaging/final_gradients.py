@@ -6,11 +6,7 @@ from launch.errors import UseCaseError
 
 
 class FinalGradients:
-    """Counts the backward passes that each gradient of a step has been in.
-
-    Args:
-        parameters: Their number.
-    """
+    """Counts the backward passes that each gradient of a step has been in."""
 
     def __init__(self, parameters: int) -> None:
         self._counts = [0] * parameters

@@ -67,13 +67,6 @@ def choose_cut(
 ) -> ChosenCut:
     """Choose a cut as the option ``cut`` of a plan says. Collective.
 
-    Args:
-        layers: Of the whole model.
-        example: Inputs of it, of some samples.
-        plan: The plan.
-        device: Of this worker.
-        group: The workers, which measure at once, as in a step.
-
     Raises:
         InvalidPlanError: The model cannot be cut so.
     """
