@@ -10,12 +10,7 @@ from launch.reports import EpochDone, StepDone, StepsFinished, Validated
 
 
 class EpochStatistics:
-    """Sum of the workers' reports until an epoch is complete.
-
-    Args:
-        workers: Number of workers, each of which validates its share.
-        global_batch: Samples per step over all nodes.
-    """
+    """Sum of the workers' reports until an epoch is complete."""
 
     def __init__(self, workers: int, global_batch: int) -> None:
         self._workers = workers

@@ -42,12 +42,6 @@ class PhotoDataset(Dataset[tuple[Tensor, int]]):
         photos: Relative name and class of each sample.
         is_generated: Whether they are made up.
 
-    Args:
-        folder: Where the photos are.
-        train: Those for training, or for validation.
-        is_generated: Whether they are made up.
-        side: Height and width.
-
     Raises:
         UseCaseError: The folder was not prepared.
     """

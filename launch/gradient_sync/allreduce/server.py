@@ -61,15 +61,7 @@ class _Step:
 class AllReduceServer(StepServer):
     """A rank's part in the steps of a job of several nodes.
 
-    Args:
-        comm: All ranks of the job; nothing else may use it from now on.
-        descriptors: Of this node's workers.
-        workers: Their number.
-        on_sync: Called after each sum, in the server's thread.
-        hosts: Names of the nodes, by rank.
-        rebalancer: Changes the shares, ``None`` where they stay as they are.
-        all_reduce: Algorithm of the sums.
-        wire: Format of gradients in messages.
+    Nothing else may use ``comm``, of all ranks of the job, from now on.
     """
 
     def __init__(

@@ -32,10 +32,7 @@ class StepSyncTimes:
 class StepServer:
     """Replies to the requests of one node's workers.
 
-    Args:
-        descriptors: Of the workers.
-        workers: Their number.
-        on_sync: Called after each sum over the nodes, in the server's thread.
+    After each sum over the nodes it calls ``on_sync``, in its own thread.
     """
 
     def __init__(
