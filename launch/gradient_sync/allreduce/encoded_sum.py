@@ -86,15 +86,8 @@ def make_sum(comm: MPI.Comm, *, all_reduce: str = "ring", wire: str = "fp32") ->
 class _PendingEncodedSum(PendingSum):
     """One block in flight.
 
-    Args:
-        comm: Of the ranks.
-        block: What is summed.
-        errors: Of its numbers.
-        segments: Their number.
-        exchanges: Of this rank.
-        wire_format: Of the messages.
-        spare_buffers: Receive buffers of finished sums; some are taken, and given back.
-        tag: Of messages about parts; the next one is of those about sums.
+    Messages about parts have ``tag``, those about sums the next one. Receive buffers come from
+    ``spare_buffers``, where finished sums have left some, and go back there.
     """
 
     def __init__(

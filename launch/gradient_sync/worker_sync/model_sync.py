@@ -16,13 +16,7 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 
 
 class ModelSync:
-    """A worker's part in giving all nodes one model.
-
-    Args:
-        rank: Of this node.
-        is_source: Whether this is node 0.
-        local_rank: Of this worker; worker 0's model is its node's.
-    """
+    """A worker's part in giving all nodes one model: that of the first worker is its node's."""
 
     def __init__(self, rank: RequestClient, *, is_source: bool, local_rank: int) -> None:
         self._rank = rank

@@ -105,15 +105,6 @@ class LateUpdate:
 
     Collective: every worker of ``group`` makes one. The first steps end with their update, and
     show whether uses are seen.
-
-    Args:
-        shared: The parameters of the node.
-        names: Of each parameter, for people.
-        update_groups: Which of them are updated together, and this worker's part.
-        indices: Of each parameter, as the nodes count.
-        group: The workers.
-        reducer: Knows which sums are there.
-        pieces: What the optimizer updates.
     """
 
     def __init__(
