@@ -28,8 +28,7 @@ class UsageReporter:
             gpu_uuids=job.nodes[rank].gpu_uuids,
             every_s=max(EVERY_S, len(job.nodes) / _MOST_REPORTS_PER_S),
         )
-        self._noise_scale: float | None = None
-        self._clear()
+        self._steps: list[StepDone] = []
         self._sync_s = self._reported_sync_s = 0.0
         """Totals, as another thread adds to the first one."""
 
@@ -41,13 +40,7 @@ class UsageReporter:
 
     def add_step(self, step: StepDone) -> None:
         """Add a step of the first worker."""
-        self._steps += 1
-        self._time_s += step.time_s
-        self._input_s += step.input_s
-        self._samples += step.samples
-        self._loss_sum += step.loss * step.samples
-        if step.noise is not None:
-            self._noise_scale = step.noise.scale
+        self._steps.append(step)
 
     def add_sync(self, times: StepSyncTimes) -> None:
         """Add what the node waited for others."""
@@ -57,21 +50,17 @@ class UsageReporter:
         """Report, where that is due or the last time."""
         if (use := self._sampler.poll(is_last=is_last)) is None:
             return
+        done, self._steps = self._steps, []
         sync_s = self._sync_s
+        noises = [step.noise.scale for step in done if step.noise is not None]
         steps = StepSums(
-            steps=self._steps,
-            time_s=self._time_s,
-            input_s=self._input_s,
+            steps=len(done),
+            time_s=sum(step.time_s for step in done),
+            input_s=sum(step.input_s for step in done),
             sync_s=sync_s - self._reported_sync_s,
-            samples=self._samples,
-            loss_sum=self._loss_sum,
-            noise_scale=self._noise_scale,
+            samples=sum(step.samples for step in done),
+            loss_sum=sum(step.loss * step.samples for step in done),
+            noise_scale=noises[-1] if noises else None,
         )
         self._reported_sync_s = sync_s
-        self._clear()
         self._send_report(HostUsed(rank=self._rank, use=use, steps=steps))
-
-    def _clear(self) -> None:
-        self._steps, self._samples = 0, 0
-        self._time_s = self._input_s = self._loss_sum = 0.0
-        self._noise_scale = None
