@@ -63,16 +63,10 @@ Run = Callable[[], object]
 Way = Callable[[int, "torch.dtype"], tuple[Run, float]]
 """Makes a run of a size, with its number of operations."""
 
+Measure = Callable[[float], float]
+"""From a time limit in seconds to operations, bytes or images per second, or to a ratio."""
+
 Clock = Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Quantity:
-    """One field of `Speeds` and how to measure it."""
-
-    field: str
-    measure: Callable[[float], float]
-    """From a time limit in seconds to operations, bytes or images per second, or to a ratio."""
 
 
 def measure_speeds(
@@ -277,10 +271,10 @@ def _host_to_device_rate(limit_s: float) -> float:
     return best_rate(run, float(_COPY_BYTES), limit_s)
 
 
-def _quantities(cores: int) -> Iterator[_Quantity]:
-    """Give what can be measured here; torch is imported once the first one is done."""
+def _quantities(cores: int) -> Iterator[tuple[str, Measure]]:
+    """Give each field of `Speeds` that can be measured here; torch is imported after the first."""
     # Pillow does not need torch: this one is known even where the import uses up the budget
-    yield _Quantity(field="jpeg_one_core_images_per_s", measure=_jpeg_rate)
+    yield "jpeg_one_core_images_per_s", _jpeg_rate
     import torch
 
     dtypes = {"fp32": torch.float32}
@@ -288,19 +282,13 @@ def _quantities(cores: int) -> Iterator[_Quantity]:
         dtypes["bf16"] = torch.bfloat16
     for name, dtype in dtypes.items():
         for where, threads in (("one_core", 1), ("all_cores", cores)):
-            yield _Quantity(
-                field=f"{name}_{where}_flop_per_s",
-                measure=partial(_compute_rate, dtype, threads),
-            )
+            yield f"{name}_{where}_flop_per_s", partial(_compute_rate, dtype, threads)
     if _has_onednn_product():
-        yield _Quantity(field="onednn_product_gain", measure=_onednn_gain)
+        yield "onednn_product_gain", _onednn_gain
     for where, threads in (("one_core", 1), ("all_cores", cores)):
-        yield _Quantity(
-            field=f"copy_{where}_bytes_per_s",
-            measure=partial(_copy_rate, threads),
-        )
+        yield f"copy_{where}_bytes_per_s", partial(_copy_rate, threads)
     if torch.cuda.is_available():
-        yield _Quantity(field="host_to_device_bytes_per_s", measure=_host_to_device_rate)
+        yield "host_to_device_bytes_per_s", _host_to_device_rate
 
 
 def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedReport]:
@@ -308,16 +296,16 @@ def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedR
     speeds: dict[str, float] = {}
     failures: list[str] = []
     to_come = len(fields(Speeds))
-    for quantity in _quantities(cores):
+    for field, measure in _quantities(cores):
         left_s = start_s + budget_s - time.perf_counter()
         if left_s <= 0:
             failures.append("time was up before everything was measured: probe again")
             yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
             return
         try:
-            speeds[quantity.field] = quantity.measure(min(0.5, left_s / to_come))
+            speeds[field] = measure(min(0.5, left_s / to_come))
         except Exception as error:  # noqa: BLE001 - whatever it was, the others are still worth it
-            failures.append(f"{quantity.field} was not measured: {error or type(error).__name__}")
+            failures.append(f"{field} was not measured: {error or type(error).__name__}")
         to_come -= 1
         yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
 

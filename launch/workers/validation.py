@@ -16,7 +16,7 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
 from launch.reports import Reporter, Validated
-from launch.training.judge import Judge
+from launch.training.judge import judge
 from launch.training.loss import weigh
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -68,7 +68,6 @@ class Validation:
         started = time.perf_counter()
         self._seed_source.seed_generators_for(RandomUse.VALIDATION, epoch)
         self._step.model.eval()
-        judge = Judge(self._case, self._step.model)
         loss_sum, weight_sum, samples, metric_sums = 0.0, 0.0, 0, dict[str, float]()
         work = self._work()
         for batch, _ in self._loader.load(
@@ -76,7 +75,7 @@ class Validation:
         ):
             assert batch is not None, "none of its batches is empty"
             placed, size = self._step.place(batch), self._case.size(batch)
-            batch_loss, metrics = judge.judge(placed)
+            batch_loss, metrics = judge(self._case, self._step.model, placed)
             samples += size
             if weight := weigh(self._case, placed):
                 loss_sum += batch_loss * weight
