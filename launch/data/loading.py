@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
+from launch.data.batch import Batch
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.look_ahead import look_ahead
@@ -140,6 +141,16 @@ def load(
         yield batch, sizes.pop(0)[1]
     for _, size in sizes:
         yield None, size
+
+
+def read_batch(
+    dataset: Dataset[Any], indices: Indices, collate: Callable[[list[Any]], Any] | None
+) -> Batch:
+    """Read one batch in this process."""
+    size = BatchSize(len(indices), len(indices))
+    ((batch, _),) = load(dataset, iter([(indices, size)]), loader_workers=0, collate=collate)
+    assert batch is not None, "it has samples"
+    return batch
 
 
 def _return_batch(batch: Any) -> Any:

@@ -12,8 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset
 
-from launch.data.loading import load
-from launch.data.split import BatchSize
+from launch.data.loading import read_batch
 from launch.use_cases._base import UseCase
 
 _PASSES = (2, 2, 4, 8)
@@ -45,8 +44,7 @@ def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples:
     with contextlib.suppress(Exception):  # a trial tells better what is wrong
         for number, count in enumerate(_PASSES):
             indices = [index % samples for index in range(count)]
-            work = iter([(indices, BatchSize(len(indices), len(indices)))])
-            batch: Any = next(load(dataset, work, loader_workers=0, collate=case.collate))[0]
+            batch = read_batch(dataset, indices, case.collate)
             started = time.perf_counter()
             torch.autograd.backward(case.step(model, batch))
             found_s = min(found_s, (time.perf_counter() - started) / count)

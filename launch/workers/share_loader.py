@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from launch.data.batch import Batch
-from launch.data.loading import ReadAhead, load
+from launch.data.loading import ReadAhead, load, read_batch
 from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.split import BatchSize, Indices
@@ -72,8 +72,4 @@ class ShareLoader:
     def read_few(self, dataset: Dataset[Any]) -> Batch:
         """Read a batch that shows types and shapes."""
         samples = list(range(min(_SAMPLE_BATCH, len(dataset))))  # type: ignore[arg-type]
-        work = iter([(samples, BatchSize(len(samples), len(samples)))])
-        batch: Batch | None
-        batch, _ = next(load(dataset, work, loader_workers=0, collate=self._collate))
-        assert batch is not None, "it has samples"
-        return batch
+        return read_batch(dataset, samples, self._collate)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from launch.data.batch import Batch
-from launch.data.loading import load
+from launch.data.loading import read_batch
 from launch.data.split import BatchSize
 from launch.plan import MEMORY_FORMATS, Plan
 from launch.training.autocast import internal_bf16
@@ -74,10 +74,7 @@ class _Samples:
 
     def read(self, size: int) -> Batch:
         chosen = [self.count * number // size for number in range(size)]
-        work = iter([(chosen, BatchSize(size, size))])
-        ((batch, _),) = load(self._dataset, work, loader_workers=0, collate=self._case.collate)
-        assert batch is not None
-        return batch
+        return read_batch(self._dataset, chosen, self._case.collate)
 
 
 class _Pair:
