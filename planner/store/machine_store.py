@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
 from planner.cluster.links import MeasuredLinks
 from planner.records.event_record import Topic
@@ -30,15 +31,17 @@ class MachineStore:
 
     def save_probe(self, hardware: Hardware) -> None:
         """Save the result of a probe, with the folders of data that were measured before it."""
-        before = self.latest_probe(hardware.fingerprint(), node=hardware.node)
-        measured = {speed.path for speed in hardware.data}
-        earlier = () if before is None else before.data
-        kept = tuple(speed for speed in earlier if speed.path not in measured)
-        hardware = replace(hardware, data=(*kept, *hardware.data)[-_MOST_FOLDERS:])
 
         def work(connection: Connection) -> None:
+            with self._database.decoding():
+                found = connection.execute(_select_probe(hardware.fingerprint(), hardware.node))
+                before = find_document(found.scalar(), Hardware)
+            measured = {speed.path for speed in hardware.data}
+            earlier = () if before is None else before.data
+            kept = tuple(speed for speed in earlier if speed.path not in measured)
+            merged = replace(hardware, data=(*kept, *hardware.data)[-_MOST_FOLDERS:])
             node_id = record_node(connection, hardware.node, hardware.fingerprint(), self._now())
-            values = {"node_id": node_id, "hardware": codec.to_builtins(hardware)}
+            values = {"node_id": node_id, "hardware": codec.to_builtins(merged)}
             connection.execute(probes.insert().values(created_at=self._now(), **values))
             record_event(connection, Topic.MACHINE, node_id, self._now)
 
@@ -50,10 +53,7 @@ class MachineStore:
         A probe that another release stored in another form counts as none: a new one takes
         seconds.
         """
-        query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
-        if node is not None:
-            query = query.where(nodes.c.name == node)
-        query = query.order_by(probes.c.id.desc()).limit(1)
+        query = _select_probe(fingerprint, node)
         found = self._database.fetch(query, lambda row: find_document(row["hardware"], Hardware))
         return found[0] if found else None
 
@@ -83,6 +83,14 @@ class MachineStore:
         """
         found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
         return next((one for one in found if hosts.items() <= one.hardware.items()), None)
+
+
+def _select_probe(fingerprint: str, node: str | None) -> Select[Any]:
+    """Select the last probe of a hardware, on a node where one is named."""
+    query = select(probes.c.hardware).join(nodes).where(nodes.c.fingerprint == fingerprint)
+    if node is not None:
+        query = query.where(nodes.c.name == node)
+    return query.order_by(probes.c.id.desc()).limit(1)
 
 
 def record_node(connection: Connection, name: str, fingerprint: str, seen: datetime) -> int:

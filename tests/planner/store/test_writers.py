@@ -9,15 +9,18 @@ import signal
 import sqlite3
 import time
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from store_cases import STUDY, assert_intact, marks, trial, write_trials
+from worth_cases import NODE
 
 from launch.system.folder_queue import queued
 from planner.errors import StoreLockedError
 from planner.store import Store
+from probes.hardware import DataSpeed
 
 fork = multiprocessing.get_context("fork")
 
@@ -112,6 +115,28 @@ def test_a_writer_waits_for_its_turn_while_another_has_it(filled):
         assert marks(filled) == [0]
     writer.join()
     assert marks(filled) == [0, 100]
+
+
+def save_data(path, folder):
+    with Store.open(str(path)) as store:
+        data = (DataSpeed(path=folder, file_system="ext4"),)
+        store.machines.save_probe(replace(NODE, data=data))
+
+
+def test_two_probes_at_once_lose_no_folder(filled):
+    """Each added its own to what it had read before the other wrote."""
+    with queued(filled.parent, 60):
+        writers = [fork.Process(target=save_data, args=(filled, one)) for one in ("/a", "/b")]
+        for writer in writers:
+            writer.start()
+        while not {writer.pid for writer in writers} <= pids_in_a_queue():
+            assert all(writer.is_alive() for writer in writers), "one wrote before its turn"
+            time.sleep(0.01)
+    for writer in writers:
+        writer.join()
+    with Store.open(str(filled)) as store:
+        assert store.machines.find_data_speed(NODE, "/a")
+        assert store.machines.find_data_speed(NODE, "/b")
 
 
 @contextmanager
