@@ -19,7 +19,7 @@ from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.plans.stored_plan import find_best as choose_best
-from planner.scripts.naming import describe_trained, is_script
+from planner.scripts.naming import code_digest, describe_trained, is_script, script_arguments
 from planner.store import Store
 from planner.tuning.study import StoredTrial
 
@@ -159,10 +159,14 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             node, fingerprint = here.node, here.fingerprint()
         else:
             fingerprint = store.catalog.fingerprints().get(node)
-        workload, known_as = Workload(use_case=use_case), use_case
-        if not is_script(use_case):
+        workload, known_as, code = Workload(use_case=use_case), use_case, None
+        if is_script(use_case):
+            code = code_digest(script_arguments(use_case), Path.cwd())
+        else:
             known_as = find_known_place(store, workload, ignore, Cancellation())
-        stored = store.plans.best(known_as, software=software, fingerprint=fingerprint, node=node)
+        stored = store.plans.best(
+            known_as, software=software, fingerprint=fingerprint, node=node, code=code
+        )
         if stored is None:
             raise NoPlanError(
                 f"no plan for {describe_trained(use_case)} on {node}: "

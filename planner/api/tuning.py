@@ -20,6 +20,7 @@ from planner.jobs.hosts import Hosts
 from planner.plans.objective import TIME_TO_LOSS
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
+from planner.scripts.naming import code_of
 from planner.store import Store
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
 from planner.time_to_loss.short_training import Target, measure_objective
@@ -235,7 +236,11 @@ def find_or_probe_node(store: Store, node: Hardware, listener: Listener) -> Hard
 def find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
     """Give a plan's number where a launch would choose another one by itself."""
     chosen = store.plans.best(
-        found.use_case, software=found.software, fingerprint=found.fingerprint, node=found.node
+        found.use_case,
+        software=found.software,
+        fingerprint=found.fingerprint,
+        node=found.node,
+        code=code_of(found.use_case_digest),
     )
     return None if chosen is not None and chosen.id == found.id else found.id
 

@@ -112,16 +112,33 @@ def digest(
     """Give a text that changes with the command, its choices, files, patches, and what a step is.
 
     So a search goes on in the study of an earlier one only where it may choose the same plans, and
-    measures the same. Files of Python alone count: data are large, and a log that the script writes
-    is not the script.
+    measures the same. It ends with what `code_digest` gives.
     """
-    found = hashlib.sha256()
     is_python = program.kind is not ProgramKind.OTHER
     choices = sorted(program.choices.items())
     settings = [program.arguments, choices, is_python, step_regex, sorted(patches)]
-    found.update(json.dumps(settings).encode())
-    for word in program.arguments:
-        file = folder / word
-        if word.endswith(".py") and file.is_file():
-            found.update(file.read_bytes())
-    return f"sha256:{found.hexdigest()}"
+    asked = hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+    return f"sha256:{asked}+{code_digest(program.arguments, folder)}"
+
+
+def code_digest(arguments: Sequence[str], folder: Path) -> str:
+    """Give a text that changes with the files of a command.
+
+    Two folders may have the same command, and other files. Files of Python alone count: data are
+    large, and a log that the script writes is not the script.
+    """
+    found = hashlib.sha256()
+    for file in code_files(arguments, folder):
+        with suppress(OSError):  # Python itself tells why it cannot read it
+            found.update(hashlib.sha256((folder / file).read_bytes()).digest())
+    return found.hexdigest()
+
+
+def code_of(use_case_digest: str | None) -> str | None:
+    """Give what `code_digest` gave where a script was tuned; ``None`` where that is not known."""
+    return None if use_case_digest is None else use_case_digest.partition("+")[2] or None
+
+
+def code_files(arguments: Sequence[str], folder: Path) -> list[str]:
+    """Give the Python files among the words of a command."""
+    return [word for word in arguments if word.endswith(".py") and (folder / word).is_file()]

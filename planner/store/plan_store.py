@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, select
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, select
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan, find_best, stale_reasons
 from planner.records.event_record import Topic
+from planner.scripts.naming import code_of
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import plans
 from planner.store.event_log import record_event
@@ -85,6 +86,7 @@ class PlanStore:
         software: Mapping[str, str],
         fingerprint: str | None = None,
         node: str | None = None,
+        code: str | None = None,
     ) -> StoredPlan | None:
         """Give the plan to use, ``None`` where none fits; stale only where every other is stale.
 
@@ -97,15 +99,17 @@ class PlanStore:
             node: Node that it must have been found on, where the hardware is not known. With
                 both, this node's own plan comes before those of nodes with equal hardware, and
                 its plans on other hardware come last.
+            code: Digest of the files of a script: a plan that was measured with others is given
+                only where there is none that was measured with these.
         """
         every = self.find(use_case)
         own = [plan for plan in every if plan.node == node]
         if fingerprint is None:
-            chosen = every if node is None else own
+            chosen = _of_code(every if node is None else own, code)
             return find_best(chosen, fingerprint=None, software=software)
-        equal = [plan for plan in every if plan.fingerprint == fingerprint]
-        best = find_best(equal or own, fingerprint=fingerprint, software=software)
-        proven = [plan for plan in own if plan.fingerprint == fingerprint]
+        equal = _of_code([plan for plan in every if plan.fingerprint == fingerprint], code)
+        best = find_best(equal or _of_code(own, code), fingerprint=fingerprint, software=software)
+        proven = [plan for plan in equal if plan.node == node]
         mine = find_best(proven, fingerprint=fingerprint, software=software)
         if best is None or mine is None or mine.plan.precision != best.plan.precision:
             return best
@@ -125,3 +129,9 @@ class PlanStore:
             record_event(connection, Topic.PLAN, plan_id, self._now)
 
         self._database.write(work)
+
+
+def _of_code(found: Sequence[StoredPlan], code: str | None) -> list[StoredPlan]:
+    """Keep the plans that were measured with these files of a script, where there are any."""
+    same = [plan for plan in found if code is not None and code_of(plan.use_case_digest) == code]
+    return same or list(found)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from launch.errors import InvalidPlanError, ScriptError
@@ -40,6 +39,9 @@ from planner.scripts.naming import (
     STEP_REGEX,
     STRATEGY,
     WHOLE_RUNS,
+    code_digest,
+    code_files,
+    code_of,
     command_line,
     describe_trained,
     is_script,
@@ -69,7 +71,7 @@ class PreparedScript:
     """Why the plan is stale; used all the same."""
 
     changed: tuple[str, ...] = ()
-    """Files of the command that were written after the plan was measured."""
+    """Files of the command, where the plan was measured with others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +126,17 @@ def prepare_script(
     """
     name, node, software = script_name(command), probe(quick=True), current_software()
     program, shown = Program(arguments=tuple(command)), command_line(command)
+    code = code_digest(command, Path.cwd())
     remedy = suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:
-            stored = _find(store, name, node, software, plan_id)
+            stored = _find(store, name, node, software, plan_id, code)
             near = None if stored else _find_near(store, program, node)
     except NoDatabaseError as error:
         raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
     if stored is None:
         if near is not None:
+            remedy = suggest_tune(name, db, measuring_options(near.plan))
             remedy += f", or pass --plan {near.id}, of {describe_trained(near.use_case)}"
         raise NoPlanError(f"no plan for {shown} on {node.node}: run {remedy}")
     remedy = suggest_tune(name, db, measuring_options(stored.plan))
@@ -147,7 +151,7 @@ def prepare_script(
         node=node,
         start=start,
         reasons=reasons,
-        changed=tuple(_changed_since(start.command, stored.created_at)),
+        changed=find_changed(stored, program),
     )
 
 
@@ -201,14 +205,9 @@ def launch_script(
         TrainingFailedError: It ended with another exit status than 0, or cannot be started.
         CancelledError: A signal ended it.
     """
-    for file in prepared.changed:
-        listener(
-            Warned(
-                message=f"{file} was changed after plan {prepared.stored.id} was measured: tune "
-                "again to know whether it is still the fastest"
-            )
-        )
     stored, node = prepared.stored, platform.node()
+    if prepared.changed:
+        listener(Warned(message=tell_changed(stored, prepared.changed)))
     rate = stored.throughput_samples_per_s.median
     host = TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate)
     name = script_name(prepared.program.arguments)  # may be another command than was tuned
@@ -281,11 +280,18 @@ def suggest_tune(name: str, db: str, options: Sequence[str] = ()) -> str:
 
 
 def _find(
-    store: Store, name: str, node: Hardware, software: dict[str, str], plan_id: int | None
+    store: Store,
+    name: str,
+    node: Hardware,
+    software: dict[str, str],
+    plan_id: int | None,
+    code: str,
 ) -> StoredPlan | None:
     if plan_id is not None:
         return store.plans.get(plan_id)
-    return store.plans.best(name, fingerprint=node.fingerprint(), node=node.node, software=software)
+    return store.plans.best(
+        name, fingerprint=node.fingerprint(), node=node.node, software=software, code=code
+    )
 
 
 def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | None:
@@ -305,9 +311,17 @@ def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | N
     return min(found, key=lambda one: one[0])[1] if found else None
 
 
-def _changed_since(command: Sequence[str], measured: datetime) -> list[str]:
-    """Give the Python files among the words that are newer than a measurement."""
-    files = [word for word in command if word.endswith(".py") and Path(word).is_file()]
-    return [
-        file for file in files if datetime.fromtimestamp(Path(file).stat().st_mtime, UTC) > measured
-    ]
+def find_changed(stored: StoredPlan, program: Program) -> tuple[str, ...]:
+    """Give the files of a program that are not those which a plan was measured with."""
+    measured, folder = code_of(stored.use_case_digest), Path.cwd()
+    if measured in (None, code_digest(program.arguments, folder)):
+        return ()
+    return tuple(code_files(program.arguments, folder))
+
+
+def tell_changed(stored: StoredPlan, files: Sequence[str]) -> str:
+    """Say that files are not those which a plan was measured with."""
+    return (
+        f"{', '.join(files)}: plan {stored.id} was measured with other contents: tune again to "
+        "know whether it is still the fastest"
+    )

@@ -23,7 +23,12 @@ from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
 from launch.workers.log import find_cause
-from planner.api.scripts.launching import check_found, suggest_tune
+from planner.api.scripts.launching import (
+    check_found,
+    find_changed,
+    suggest_tune,
+    tell_changed,
+)
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.cancellation import Cancellation
 from planner.errors import (
@@ -40,7 +45,14 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.training_record import TrainingHost, TrainingStatus
 from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
-from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, command_line, script_name
+from planner.scripts.naming import (
+    STEP_REGEX,
+    WHOLE_RUNS,
+    code_digest,
+    command_line,
+    measuring_options,
+    script_name,
+)
 from planner.store import Store
 from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
@@ -141,14 +153,16 @@ def open_hosts(
     shown = command_line(command)
     for note in hosts.notes:
         listener(Warned(message=note))
-    remedy = suggest_tune(name, db)
     try:
         with Store.open(db, create=False) as store:  # first: without plans no host is asked
             checked = hosts.check_good(listener, Cancellation())
             nodes = {host.name: checked.get_hardware(host.name) for host in checked.ranked}
-            found = _find_plans(store, name, program, nodes, remedy, allow_stale=allow_stale)
+            found = _find_plans(store, name, program, nodes, db, allow_stale=allow_stale)
     except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
+        raise NoPlanError(f"no plan for {shown} in {db}: run {suggest_tune(name, db)}") from error
+    for stored in {stored.id: stored for stored, _ in found.values()}.values():
+        if changed := find_changed(stored, program):
+            listener(Warned(message=tell_changed(stored, changed)))
     _check_equal(program, {host: stored for host, (stored, _) in found.items()})
     by_srun = uses_srun(MpiSettings(mpirun=hosts.access.mpirun), os.environ)
     with temporary_run_directory() as directory:
@@ -266,19 +280,21 @@ def _find_plans(
     name: str,
     program: Program,
     nodes: Mapping[str, Hardware],
-    remedy: str,
+    db: str,
     *,
     allow_stale: bool,
 ) -> dict[str, tuple[StoredPlan, tuple[str, ...]]]:
     found, missing = {}, []
-    remedy = f"{remedy} there, with one database (--db URL, or plans export and import)"
+    software, code = current_software(), code_digest(program.arguments, Path.cwd())
+    remedy = _remedy(name, db)
     for host, node in nodes.items():
         stored = store.plans.best(
-            name, fingerprint=node.fingerprint(), node=node.node, software=current_software()
+            name, fingerprint=node.fingerprint(), node=node.node, software=software, code=code
         )
         if stored is None:
             missing.append(host)
             continue
+        remedy = _remedy(name, db, measuring_options(stored.plan))
         try:
             reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
         except StalePlanError as error:
@@ -288,6 +304,11 @@ def _find_plans(
         shown = command_line(program.arguments)
         raise NoPlanError(f"no plan for {shown} on {', '.join(missing)}: run {remedy}")
     return found
+
+
+def _remedy(name: str, db: str, options: Sequence[str] = ()) -> str:
+    tune = suggest_tune(name, db, options)
+    return f"{tune} there, with one database (--db URL, or plans export and import)"
 
 
 def _check_equal(program: Program, plans: Mapping[str, StoredPlan]) -> None:

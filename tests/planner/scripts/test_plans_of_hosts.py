@@ -14,18 +14,23 @@ from launch.scripts.host_part import HostPartRequest, PartReady
 from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps
 from launch.scripts.torchrun_nodes import TorchrunNodes
-from planner.api.scripts.launching import PreparedScript, ScriptRun
+from planner.api import plans
+from planner.api.scripts.launching import PreparedScript, ScriptRun, prepare_script
 from planner.api.scripts.launching_hosts import (
     HostScript,
     PreparedHosts,
     _check_equal,
+    _find_plans,
     _raise_failure,
 )
+from planner.api.tuning import find_launch_plan_id
 from planner.commands.scripts.launch import _compare
-from planner.errors import TrainingFailedError, UsageError
+from planner.errors import NoPlanError, StalePlanError, TrainingFailedError, UsageError
+from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.report.output import Output
 from planner.scripts.host_parts import PartStart, ScriptParts
+from planner.scripts.naming import digest, script_name
 from planner.trials.reports import ignore
 from probes.node import probe
 from probes.timing import Interval
@@ -114,6 +119,58 @@ def test_rate_of_a_launch_is_that_of_the_samples_which_its_processes_read():
     assert run.samples_per_s == 32.0
     said = _compare(run, Output("launch", as_json=False))
     assert said.endswith("in steps of 8 samples, measured 32.0 in steps of 64")
+
+
+def test_script_of_each_folder_has_the_plan_of_its_own_code(store, tmp_path, monkeypatch):
+    """The story: of two folders with one command and one database, both had the plan of the one
+    that was tuned last, without a word."""
+    words, node, found = (sys.executable, "train.py"), probe(quick=True), {}
+    for text in ("one", "other", "third"):
+        folder = tmp_path / text
+        folder.mkdir()
+        (folder / "train.py").write_text(text)
+        tuned = replace(
+            stored(1, 8),
+            use_case=script_name(words),
+            use_case_digest=digest(Program(arguments=words), folder),
+            node=node.node,
+            fingerprint=node.fingerprint(),
+            plan=Plan(strategy="script", node_batch=8),
+            software=current_software(),
+        )
+        if text != "third":
+            store.plans.save(tuned)
+    for text in ("one", "other", "third"):
+        monkeypatch.chdir(tmp_path / text)
+        db = str(tmp_path / "planner.db")
+        prepared = prepare_script(words, db=db)
+        found[text] = prepared.stored.id, prepared.changed
+        assert plans.find_best(script_name(words), db=db).stored.id == prepared.stored.id
+    assert found == {"one": (1, ()), "other": (2, ()), "third": (2, ("train.py",))}
+    assert find_launch_plan_id(store, store.plans.get(1)) is None
+
+
+def test_remedy_of_a_host_measures_as_the_plans_of_the_hosts_were(store):
+    """The story: a script of --step-regex, tuned again as was said, showed no steps."""
+    words, node = ("torchrun", "train.py"), probe(quick=True)
+    nodes = {"a": node, "b": replace(node, node="b", memory=replace(node.memory, total_bytes=1))}
+    stale = replace(
+        stored(1, 8, step_regex="loss"),
+        use_case=script_name(words),
+        fingerprint=node.fingerprint(),
+        software={"torch": "1.0.0"},
+    )
+    store.plans.save(stale)
+
+    def find(allow_stale: bool) -> None:
+        program = Program(arguments=words)
+        _find_plans(store, stale.use_case, program, nodes, "planner.db", allow_stale=allow_stale)
+
+    said = r": run ddlplan tune --step-regex loss .*-- torchrun train\.py there, with one"
+    with pytest.raises(StalePlanError, match=f"host a: .*{said}"):
+        find(allow_stale=False)
+    with pytest.raises(NoPlanError, match=f"on b{said}"):
+        find(allow_stale=True)
 
 
 TORCHRUN = """#!/bin/sh
