@@ -53,6 +53,10 @@ class FoundPlan:
     data: str | None = None
     """Where the data of that search were; ``None`` where the use case finds them by itself."""
 
+    precision: str | None = None
+    """What that search might choose: ``fp32``, ``bf16`` or ``auto``; ``None`` where that is not
+    known."""
+
     @property
     def is_stale(self) -> bool:
         """Whether its times may not hold any more."""
@@ -381,5 +385,11 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     measured = () if facts is None or node is None else node.data
     data = next((one for one in measured if facts is not None and one.path == facts.data), None)
     cost = None if node is None else assess_stored(stored, facts, node, data)
-    place = None if facts is None else facts.data
-    return replace(judged, trials=tuple(trials), worth=worth, input=cost, data=place)
+    return replace(
+        judged,
+        trials=tuple(trials),
+        worth=worth,
+        input=cost,
+        data=None if facts is None else facts.data,
+        precision=store.studies.precision_choice(stored.study_id),
+    )

@@ -106,7 +106,10 @@ def _share_answers(threads: WorkerThreads, streams: EventStreams) -> SharedAnswe
 
 def _page_routes(settings: ServiceSettings, shared: SharedAnswers) -> list[GuardedRoute]:
     site = Site(
-        settings.db, allows_actions=settings.allow_actions, use_cases=tuple(settings.use_cases)
+        settings.db,
+        allows_actions=settings.allow_actions,
+        use_cases=tuple(settings.use_cases),
+        data=settings.data,
     )
 
     def make(path: str) -> GuardedRoute:

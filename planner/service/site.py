@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from planner.errors import (
     NoDatabaseError,
@@ -65,6 +66,7 @@ class Site:
         db: The database.
         allows_actions: Whether pages offer to start and end jobs.
         use_cases: Those that may be tuned.
+        data: Of these, in jobs that are started here.
         now: Clock for the times that pages show.
     """
 
@@ -74,10 +76,15 @@ class Site:
         *,
         allows_actions: bool = False,
         use_cases: Sequence[str] = (),
+        data: Path | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._context = Context(
-            db=db, allows_actions=allows_actions, use_cases=tuple(use_cases), now=now
+            db=db,
+            allows_actions=allows_actions,
+            use_cases=tuple(use_cases),
+            data=None if data is None else str(data.absolute()),
+            now=now,
         )
 
     @property

@@ -78,6 +78,12 @@ class StudyStore:
         found = self._database.fetch(query, lambda row: find_document(row["facts"], CaseFacts))
         return found[0] if found else None
 
+    def precision_choice(self, study_id: int) -> str | None:
+        """Give what the searches of a study may choose; ``None`` where there is no such study."""
+        query = select(studies.c.precision).where(studies.c.id == study_id)
+        found = self._database.fetch(query, lambda row: str(row["precision"]))
+        return found[0] if found else None
+
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
         """Give the study to continue, or a fresh one, with its trials."""
         study_id = self.begin_afresh(study) if fresh else self.get_or_create(study)

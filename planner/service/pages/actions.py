@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launch.use_cases import use_case_summaries
+from planner.api.plans import FoundPlan
 from planner.errors import ConflictError
 from planner.records.job_record import JobRecord
 from planner.records.training_record import TrainingRecord
-from planner.service.pages.view import Context
+from planner.scripts.naming import command_for
+from planner.service.pages.view import Context, data_options
 from planner.supervision.resuming import check_resumable
 
 
@@ -221,10 +222,19 @@ def remove_form(plan_id: int, context: Context) -> list[Form]:
     ]
 
 
-def launch_form(use_case: str, plan_id: int, context: Context, *, is_stale: bool) -> list[Form]:
-    """Give the form that trains with one plan, where its use case is one of the server's."""
+def launch_form(found: FoundPlan, context: Context) -> list[Form]:
+    """Give the form that trains with one plan, where a job here would train what it was found with.
+
+    Its use case has to be one of the server's, which names the data of jobs.
+    """
+    use_case, plan_id = found.stored.use_case, found.stored.id
     if not context.allows_actions or use_case not in _offered_use_cases(context):
         return []
+    data = context.data if use_case in context.use_cases else None
+    if found.stored.study_id is not None and found.data != data:
+        return []
+    options = [*data_options(data), "--plan", str(plan_id)]
+    options += ["--allow-stale"] if found.is_stale else []
     return [
         replace(
             _LAUNCH,
@@ -237,9 +247,6 @@ def launch_form(use_case: str, plan_id: int, context: Context, *, is_stale: bool
                 Field(name="allow_stale", label="though it is stale", kind="check"),
             ),
             about="",
-            command=(
-                f"ddlplan launch --use-case {shlex.quote(use_case)} --plan {plan_id} "
-                + ("--allow-stale --detach" if is_stale else "--detach")
-            ),
+            command=command_for(use_case, "launch", *options, "--detach"),
         )
     ]

@@ -17,7 +17,14 @@ from planner.report.plans import plan_facts
 from planner.report.worth import is_doubtful, worth_facts, worth_sentences, worth_title
 from planner.scripts.naming import command_for, describe_trained, is_script
 from planner.service.pages.actions import launch_form, remove_form
-from planner.service.pages.view import Context, PageRequest, View, data_options, reasons_here
+from planner.service.pages.view import (
+    Context,
+    PageRequest,
+    View,
+    data_options,
+    reasons_here,
+    search_options,
+)
 
 
 def show(request: PageRequest, context: Context) -> View:
@@ -49,8 +56,10 @@ def show(request: PageRequest, context: Context) -> View:
             "command": command_for(
                 stored.use_case, "launch", *data, "--plan", str(plan_id), *allow
             ),
-            "search_again": command_for(stored.use_case, "tune", *data),
-            "launch_forms": launch_form(stored.use_case, plan_id, context, is_stale=found.is_stale),
+            "search_again": command_for(
+                stored.use_case, "tune", *search_options(found.data, found.precision, stored)
+            ),
+            "launch_forms": launch_form(found, context),
             "remove_forms": remove_form(plan_id, context),
             "baseline_words": _baseline_words(stored),
         },

@@ -19,7 +19,13 @@ from planner.report.figures.study_figures import (
 from planner.scripts.naming import command_for, command_line
 from planner.service.pages.job import JobView, job_views
 from planner.service.pages.query import read_part
-from planner.service.pages.view import Context, PageRequest, View, data_options
+from planner.service.pages.view import (
+    Context,
+    PageRequest,
+    View,
+    data_options,
+    search_options,
+)
 from planner.trials.result import Role
 from planner.tuning.study import StoredTrial
 
@@ -106,8 +112,9 @@ def _next_command(found: FoundStudy, *, is_running: bool) -> str:
     record, use_case = found.record, found.record.use_case
     if is_running:
         return command_line(["ddlplan", "trials", "--use-case", use_case])
-    data = data_options(None if record.facts is None else record.facts.data)
-    if record.is_open or not found.plans or found.stale_reasons:
-        precision = [] if record.precision == "fp32" else ["--precision", record.precision]
-        return command_for(use_case, "tune", *data, *precision)
-    return command_for(use_case, "launch", *data, "--plan", str(found.plans[-1].id))
+    data = None if record.facts is None else record.facts.data
+    last = found.plans[-1] if found.plans else None
+    if record.is_open or last is None or found.stale_reasons:
+        options = search_options(data, record.precision, last)
+        return command_for(use_case, "tune", *options)
+    return command_for(use_case, "launch", *data_options(data), "--plan", str(last.id))

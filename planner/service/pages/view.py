@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from launch.noise_scale.efficiency import LR_SCALINGS
+from launch.plan import PRECISIONS
 from planner.api.plans import FoundPlan
-from planner.plans.stored_plan import HERE, utc_now
+from planner.plans.stored_plan import HERE, StoredPlan, utc_now
+from planner.scripts.naming import measuring_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,9 @@ class Context:
     use_cases: tuple[str, ...] = ()
     """Those that may be tuned, beside the built-in ones."""
 
+    data: str | None = None
+    """Data of these, in jobs that are started here."""
+
     now: Callable[[], datetime] = utc_now
 
 
@@ -64,6 +70,28 @@ def reasons_here(reasons: Sequence[str]) -> list[str]:
 def data_options(data: str | None) -> list[str]:
     """Give the option that names data to a command; none where the use case finds its own."""
     return [] if data is None else ["--data", data]
+
+
+def search_options(
+    data: str | None, precision: str | None, stored: StoredPlan | None
+) -> list[str]:
+    """Give the options of a search like the one that found a plan.
+
+    Args:
+        data: Where its data were.
+        precision: What it might choose; ``None`` where that is not known.
+        stored: The plan; ``None`` where it has found none.
+    """
+    options = data_options(data)
+    if precision is not None and precision != PRECISIONS[0]:
+        options += ["--precision", precision]
+    if stored is None:
+        return options
+    if stored.objective is not None:
+        options += ["--objective", stored.objective.name]
+    if stored.plan.lr_scaling != LR_SCALINGS[0]:
+        options += ["--lr-scaling", stored.plan.lr_scaling]
+    return options + measuring_options(stored.plan)
 
 
 def end_of_times(found: Sequence[FoundPlan]) -> float:

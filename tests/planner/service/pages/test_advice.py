@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from imagined_lab import NOW, Lab, fill
 from markup import Markup
+from store_cases import STUDY
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from launch.plan import Plan
@@ -73,6 +74,43 @@ def test_a_script_is_launched_by_its_command(change_plan):
     said = get(site, "/plans/{id}", plan).text
     assert f"ddlplan launch --plan {plan} -- python train.py {{batch}}" in said
     assert "YOUR_SCRIPT.py" not in said
+
+
+def test_a_new_search_of_a_script_measures_as_before(change_plan):
+    """The story: a script of --step-regex, tuned again as was said, showed no steps."""
+    options = {"step_regex": "loss", "no_python": True}
+    plan, _, site = change_plan(
+        use_case="script:./train",
+        plan=Plan(strategy="script", node_batch=32, options=options),
+        software=OLD,
+    )
+    said = "ddlplan tune --no-python --step-regex loss -- ./train"
+    assert said in get(site, "/plans/{id}", plan).text
+
+
+@pytest.mark.parametrize(("served", "is_offered"), [(Path("/data/photos"), True), (None, False)])
+def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
+    change_plan, tmp_path, served, is_offered
+):
+    """The story: the search offered had fp32 alone, and the job trained on drawn samples."""
+    study = replace(STUDY, precision="auto", facts=replace(FACTS, data="/data/photos"))
+    with Store.open(str(tmp_path / "planner.db"), now=lambda: NOW) as store:
+        study_id = store.studies.get_or_create(study)
+        for trial in TRIALS:
+            store.studies.add_trial(study_id, trial.result)
+    plan, _, _ = change_plan(use_case="case.py:Own", study_id=study_id, software=OLD)
+    site = Site(
+        str(tmp_path / "planner.db"),
+        allows_actions=True,
+        use_cases=("case.py:Own",),
+        data=served,
+        now=lambda: NOW,
+    )
+    said = get(site, "/plans/{id}", plan).text
+    case = "--use-case case.py:Own --data /data/photos"
+    assert f"ddlplan tune {case} --precision auto" in said
+    job = f"ddlplan launch {case} --plan {plan} --allow-stale --detach"
+    assert ("Train with this plan" in said, job in said) == (is_offered, is_offered)
 
 
 def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
