@@ -187,7 +187,7 @@ def balance_batches(
     if is_short or sum(least) > global_batch:
         raise InvalidPlanError(
             f"global_batch={global_batch}, min_batches={_format(least)} and "
-            f"max_batches={_format(most)}: use at least {sum(least)} samples, or fewer nodes"
+            f"max_batches={_format(most)}: use at least {sum(least)} samples, or fewer hosts"
         )
     good = [
         min(max(low, _PREFERRED_MIN_BATCH), high) for low, high in zip(least, most, strict=True)

@@ -108,4 +108,4 @@ def _notes(file: str, hosts: Iterable[Host]) -> tuple[str, ...]:
     if not lines:
         return ()
     where = f"line {min(lines)}" if len(lines) == 1 else f"{len(lines)} lines"
-    return (f"{file}: slots on {where} are ignored: ddlplan starts one rank per node",)
+    return (f"{file}: slots on {where} are ignored: ddlplan starts one rank per host",)

@@ -128,7 +128,7 @@ class StepWatchdog:
         limit_s = self._limit_s or max(_MIN_LIMIT_S, _MEDIAN_FACTOR * step_s)
         if waited_s > _WAIT_FACTOR * limit_s:
             return (
-                f"waited for the gradients of other nodes for {waited_s:.0f} s, and none of "
+                f"waited for the gradients of other hosts for {waited_s:.0f} s, and none of "
                 "them hangs: do large packets reach them (the MTU of the network)?"
             )
         if silent_s <= limit_s:

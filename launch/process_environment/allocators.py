@@ -76,7 +76,7 @@ def allocator_environment(
     library = find_allocators(environment).get(allocator)
     if library is None:
         raise InvalidPlanError(
-            f"allocator={allocator} and no library of it on this node: install "
+            f"allocator={allocator} and no library of it on this host: install "
             f"{_PACKAGES[allocator]}, or use allocator=retain"
         )
     others = environment.get("LD_PRELOAD", "")

@@ -18,7 +18,7 @@ def why_no_gpu(node: Hardware) -> str | None:
     if usable_gpus(node):
         return None
     faults = [f"GPU {gpu.nvml_index} {_fault(gpu)}" for gpu in node.gpus]
-    return f"no usable GPU: {', '.join(faults) or node.gpu_reason or 'this node has none'}"
+    return f"no usable GPU: {', '.join(faults) or node.gpu_reason or 'this host has none'}"
 
 
 def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:

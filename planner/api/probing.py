@@ -115,7 +115,7 @@ def _probe_hosts(
     with LazyStore(db) as store:
         collector, _ = run_on_all(
             ClusterPurpose.PROBE,
-            f"probing {len(hosts.machines)} nodes",
+            f"probing {len(hosts.machines)} hosts",
             checked,
             hosts,
             store,

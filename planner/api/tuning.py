@@ -259,7 +259,7 @@ def _tune_hosts(
     with LazyStore(db) as store:
         collector, interrupted = run_on_all(
             ClusterPurpose.TUNE,
-            f"tuning {len(hosts.machines)} nodes",
+            f"tuning {len(hosts.machines)} hosts",
             checked,
             hosts,
             store,
@@ -297,12 +297,12 @@ def _tune_hosts(
 
 
 def _make_no_plan_error(states: Sequence[NodeState]) -> Exception:
-    """Make the error of a job in which no node got a plan: of the first one, and how many more."""
+    """Make the error of a job in which no host got a plan: of the first one, and how many more."""
     failed = [(state.host, state.failure) for state in states if state.failure is not None]
     if not failed:
-        return NoPlanError("no node got a plan: raise --budget")
+        return NoPlanError("no host got a plan: raise --budget")
     host, first = failed[0]
-    more = f" (and {len(failed) - 1} more nodes)" if len(failed) > 1 else ""
+    more = f" (and {len(failed) - 1} more hosts)" if len(failed) > 1 else ""
     message = f"{host}: {first.message}{more}"
     kinds: dict[int, type[Exception]] = {2: UseCaseError, 4: HostUnreachableError}
     codes = {failure.code for _, failure in failed}

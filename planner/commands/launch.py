@@ -147,7 +147,7 @@ def _show_result(result: LaunchResult, probes: str, out: Output) -> None:
         if expected is None and measured is not None:
             most = prepared.predicted_samples_per_s
             out.write_fact("predicted", f"at most {most:.1f} samples/s, measured {measured:.1f}")
-        remedy = f"predicted: a node or a link may be busy; {probes} measures the links anew"
+        remedy = f"predicted: a host or a link may be busy; {probes} measures the links anew"
         print_training(result, expected, out, verb="predicted", remedy=remedy)
     document = {**_plans_json(prepared), **outcome_json(result, expected)}
     if prepared.job.onnx is not None and not isinstance(result.outcome.onnx, OnnxSaved):

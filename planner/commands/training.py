@@ -248,7 +248,7 @@ def _network_line(network: NetworkUse) -> str | None:
         return None
     sent = format_bytes(network.sent_bytes // network.steps)
     share = 100 * network.waited_s / network.steps_s if network.steps_s else 0.0
-    return f"{sent} sent by each node in a step, {share:.1f} % of the time waited for the sum"
+    return f"{sent} sent by each host in a step, {share:.1f} % of the time waited for the sum"
 
 
 def _network_json(network: NetworkUse) -> dict[str, Any] | None:
@@ -267,4 +267,4 @@ def _format_shares_change(changed: SharesChanged, hosts: Sequence[str]) -> str:
     shares = ", ".join(
         f"{host} {batch}" for host, batch in zip(hosts, changed.node_batches, strict=True)
     )
-    return f"step {changed.step}: a node's speed has changed; from here on {shares} samples a step"
+    return f"step {changed.step}: a host's speed has changed; from here on {shares} samples a step"

@@ -109,7 +109,7 @@ def _fields(stored: StoredPlan) -> dict[str, str]:
     return {
         "use case": describe_trained(stored.use_case),
         **({"data": "generated"} if stored.is_generated else {}),
-        "node": stored.node,
+        "host": stored.node,
         "hardware": stored.fingerprint[:19],
         **plan_settings(stored),
         "samples/s": format_interval(stored.throughput_samples_per_s),

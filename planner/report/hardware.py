@@ -26,7 +26,7 @@ def describe_hardware(node: Hardware) -> str:
 
 def hardware_facts(node: Hardware) -> list[tuple[str, str]]:
     """Give a probe as names and texts."""
-    rows = [("node", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]
+    rows = [("host", node.node), *_cpu_rows(node), *_memory_rows(node), *_gpu_rows(node)]
     rows += _network_rows(node)
     if node.speeds is not None:
         rows += _speed_rows(node.speeds, node.cpu)

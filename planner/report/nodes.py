@@ -103,7 +103,7 @@ def link_notes(measured: MeasuredLinks) -> Iterable[str]:
         yield f"and {left} faster links"
     for one in measured.sums:
         size = format_bytes(one.message_bytes)
-        line = f"summing {size} over all nodes takes {_format_time(one.time_s)}"
+        line = f"summing {size} over all hosts takes {_format_time(one.time_s)}"
         beside = (
             "" if one.beside_s is None else f", {_format_time(one.beside_s)} while they compute"
         )

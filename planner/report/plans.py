@@ -35,7 +35,7 @@ _COLUMNS = (
     Column(key="id", title="ID", right=True),
     Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="data", title="DATA"),
-    Column(key="node", title="NODE", may_cut=True),
+    Column(key="node", title="HOST", may_cut=True),
     Column(key="strategy", title="STRATEGY"),
     Column(key="settings", title="SETTINGS", moves_below=True),
     Column(key="throughput", title="SAMPLES/S", right=True),
@@ -104,7 +104,7 @@ def plan_facts(
         ("plan", str(stored.id)),
         ("script" if is_script(stored.use_case) else "use case", describe_trained(stored.use_case)),
         *([("data", GENERATED)] if stored.is_generated else []),
-        ("node", f"{stored.node} ({stored.fingerprint[:19]})"),
+        ("host", f"{stored.node} ({stored.fingerprint[:19]})"),
         *plan_settings(stored).items(),
         ("throughput", rate + doubt(throughput, results)),
         ("speedup", _speedup(stored, results)),
@@ -217,7 +217,9 @@ def plan_settings(stored: StoredPlan) -> dict[str, str]:
     values = codec.to_builtins(plan)
     values.pop("options")
     values["devices"] = " ".join(plan.devices)
-    settings = {name.replace("_", " "): str(value) for name, value in values.items()}
+    settings = {
+        name.removeprefix("node_").replace("_", " "): str(value) for name, value in values.items()
+    }
     return settings | {f"option {name}": str(value) for name, value in plan.options.items()}
 
 

@@ -168,8 +168,8 @@ def test_what_a_full_node_cannot_take_goes_to_the_others():
     ("min_batches", "max_batches", "says"),
     [
         ([1, 1], [10, 20], "global_batch=64 and max_batches=10,20: use at most 30 samples"),
-        ([60, 60], None, "use at least 120 samples, or fewer nodes"),
-        ([4, 4], [3, 64], "use at least 8 samples, or fewer nodes"),
+        ([60, 60], None, "use at least 120 samples, or fewer hosts"),
+        ([4, 4], [3, 64], "use at least 8 samples, or fewer hosts"),
     ],
 )
 def test_batch_that_the_nodes_cannot_take_is_refused(min_batches, max_batches, says):

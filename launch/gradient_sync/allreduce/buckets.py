@@ -236,7 +236,7 @@ def _reals(numbers: Array) -> Array:
 def _memory_type(layout: TensorLayout) -> np.dtype[Any]:
     if layout.dtype not in _TYPES:
         known = ", ".join(sorted(_TYPES))
-        raise LaunchError(f"a parameter of type {layout.dtype}: several nodes can average {known}")
+        raise LaunchError(f"a parameter of type {layout.dtype}: several hosts can average {known}")
     return np.dtype(_TYPES[layout.dtype])
 
 

@@ -96,7 +96,7 @@ _NOTICE = "updates are not left to the next step, so more time is lost to the ne
 
 _LOCKED = (
     "{} is used before its update, in a way that the first steps did not show: call its numel() "
-    "in forward() before, or train on one node"
+    "in forward() before, or train on one host"
 )
 
 

@@ -32,7 +32,7 @@ _SWEEPS = (
     Column(key="data", title="DATA"),
     Column(key="batches", title="BATCHES", may_cut=True),
     Column(key="settings", title="DEVICES", may_cut=True),
-    Column(key="node", title="NODE", may_cut=True, may_drop=True),
+    Column(key="node", title="HOST", may_cut=True, may_drop=True),
     Column(key="begun", title="BEGUN"),
 )
 _POINTS = (

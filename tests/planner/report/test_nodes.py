@@ -63,7 +63,7 @@ def test_sums_are_said_with_their_size():
     one = HostAllReduce(
         message_bytes=4 * 2**20, time_s=0.0341, cpu_s=(0.01, 0.01), interrupts_s=(0.0, 0.0)
     )
-    said = "summing 4.00 MiB over all nodes takes 34.1 ms"
+    said = "summing 4.00 MiB over all hosts takes 34.1 ms"
     assert list(link_notes(measured(2, (one,)))) == [said]
     slowed = replace(one, beside_s=0.052)
     assert list(link_notes(measured(2, (slowed,)))) == [f"{said}, 52.0 ms while they compute"]

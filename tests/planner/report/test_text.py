@@ -79,7 +79,7 @@ def widest(text):
 def test_plans_are_a_line_each_with_their_intervals():
     table = plans_table([(FOUND, ())], PIPE)
     assert table.splitlines() == [
-        "ID  USE CASE   NODE  STRATEGY   SETTINGS                                         SAMPLES/S"
+        "ID  USE CASE   HOST  STRATEGY   SETTINGS                                         SAMPLES/S"
         "     SPEEDUP    MEMORY  CREATED",
         " 7  simplebig  vm    processes  2x1 batch 128 channels_last wait_policy=passive  42.8 ±0.7"
         "  2.02 ±0.05  1.15 GiB  2026-11-20",
@@ -232,7 +232,7 @@ def test_a_comparison_marks_what_differs():
     comparison = compare(FOUND, other)
     lines = comparison_text(comparison, SCREEN).splitlines()
     marked = [line.split("  ")[0] for line in lines if " * " in line]
-    assert marked == ["use case", "node", "node batch", "option wait_policy"]
+    assert marked == ["use case", "host", "batch", "option wait_policy"]
     assert max(map(len, lines)) <= 80
     values = comparison.to_json(first_stale=False, second_stale=True)
     assert values["differences"] == ["use_case", "node", "node_batch", "options"]

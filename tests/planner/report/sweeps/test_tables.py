@@ -95,7 +95,7 @@ def test_list_has_a_line_for_each_sweep(sweep):
         "EPOCHS",
         "BATCHES",
         "DEVICES",
-        "NODE",
+        "HOST",
         "BEGUN",
     ]
     assert "6/6" in lines[1]
