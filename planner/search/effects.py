@@ -56,15 +56,6 @@ class ObservedTime:
         return cls(plan, math.log(time_s), weight, study)
 
 
-@dataclass(frozen=True, slots=True)
-class PredictedTime:
-    """What is known of a plan's time per sample, tried or not."""
-
-    median_s: float
-    deviation: float
-    """Standard deviation of the logarithm; without that of a single trial."""
-
-
 @dataclass(slots=True)
 class TermColumns:
     """Columns of the regression, one for each term that has come up.

@@ -17,7 +17,7 @@ from optuna.trial import TrialState
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
-from planner.search.effects import ObservedTime, PredictedTime
+from planner.search.effects import ObservedTime
 from planner.search.failures import FailureCounts
 from planner.search.likeness import SimilarTrials
 from planner.search.memory import MemoryModel
@@ -185,13 +185,6 @@ class PlanSearch:
         """
         self._sampler.forget_choice()
         return self._sampler.expected_gain(self._study)
-
-    def predict(self, plan: Plan) -> PredictedTime:
-        """Give what all trials together say of a plan's time per sample.
-
-        Of a plan that was tried it is its own time, drawn towards what the others let expect.
-        """
-        return self._sampler.predict(self._study, plan)
 
     def rank_tried(self) -> list[Plan]:
         """Give the plans that were tried, the fastest by all trials together first.

@@ -19,7 +19,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from launch.plan import Plan
-from planner.search.effects import Effects, ObservedTime, PredictedTime, TermColumns
+from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.plan_pool import PlanPool, expected_improvement
 from planner.search.prior import Prior
 from planner.search.space import DrawnPlan, PlanSpace
@@ -135,12 +135,6 @@ class PlanSampler(optuna.samplers.BaseSampler):
     def expected_gain(self, study: optuna.Study) -> float:
         """Give what the best untried plan is expected to gain, as a part of the time."""
         return self._chosen(study, None).gain
-
-    def predict(self, study: optuna.Study, plan: Plan) -> PredictedTime:
-        """Give what is known of a plan's time per sample."""
-        self._learn(study, None)
-        mean, deviation = self._effects.predict([plan])
-        return PredictedTime(math.exp(mean[0]), float(deviation[0]))
 
     def forget_choice(self, fits: Callable[[Plan], bool] = lambda _: True) -> None:
         """Choose anew: what may be tried, or what a trial takes, has changed.

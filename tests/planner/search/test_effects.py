@@ -7,18 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from imagined_machines import CASE, node_of
+from imagined_machines import CASE, Machine, node_of
 
 from launch.plan import Plan
 from planner.search.effects import Effects, ObservedTime, TermColumns
 from planner.search.prior import Prior
 from probes.hardware import Speeds
+from probes.timing import NORMAL_95
 
 PLAIN = Plan(strategy="processes", node_batch=64, processes=2, replicas=2)
 
 
 def columns() -> TermColumns:
     return TermColumns(Prior(CASE, node_of(2), frozenset()).belief)
+
+
+def observed(machine: Machine, plan: Plan) -> ObservedTime:
+    return ObservedTime.of(plan, machine.sample_s(plan))
 
 
 def predict(effects: Effects, plan: Plan) -> tuple[float, float]:
@@ -52,6 +57,32 @@ def test_fixed_part_of_a_step_is_found_from_two_batches():
     mean, doubt = predict(Effects(columns(), known * 2), replace(PLAIN, node_batch=512))
     assert mean == pytest.approx(math.log(1 + 16 / 512), abs=0.05)
     assert doubt < 0.08
+
+
+def test_batch_follows_from_what_two_batches_show():
+    """`T(n) = a + b n`: with a fixed part of 30 % of a step of 32, 256 is worth its trial; with one
+    of 0.1 % it is not."""
+    for fixed, is_large in ((0.3, True), (0.001, False)):
+        machine = Machine(parts=2, fixed=fixed)
+        known = [observed(machine, replace(PLAIN, node_batch=n)) for n in (32, 64)]
+        effects = Effects(columns(), known)
+        here, large = (predict(effects, replace(PLAIN, node_batch=n))[0] for n in (64, 256))
+        assert (large < here + math.log(0.93)) is is_large
+
+
+def test_time_of_a_plan_that_was_not_tried_is_known_with_its_doubt():
+    machine = Machine(parts=2, fixed=0.1, retain=0.88)
+    other = Plan(strategy="threads", node_batch=64, threads_per_process=2)
+    changes = ({}, {"allocator": "retain"}, {"node_batch": 128}, {"memory_format": "channels_last"})
+    tried = [replace(other, **change) for change in changes] + [PLAIN]
+    untried = replace(PLAIN, memory_format="channels_last")
+    _, before = predict(Effects(columns(), []), untried)
+    effects = Effects(columns(), [observed(machine, plan) for plan in tried])
+    mean, after = predict(effects, untried)
+    assert after < before
+    assert abs(math.log(machine.sample_s(untried)) - mean) < NORMAL_95 * after
+    known, _ = predict(effects, PLAIN)
+    assert math.exp(known) == pytest.approx(machine.sample_s(PLAIN), rel=0.03)
 
 
 def test_one_trial_with_a_small_batch_does_not_tell_replicas_from_their_sums():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,6 @@ from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch
 from planner.search.space import find_obstacles
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Memory
-from probes.timing import NORMAL_95
 
 MACHINES = [
     Machine(parts=2, fixed=0.1, retain=0.88),
@@ -187,35 +185,6 @@ def test_node_that_is_known_has_nothing_to_gain():
     assert again.rank_tried()[0] == first.rank_tried()[0]
 
 
-def test_time_of_a_plan_that_was_not_tried_is_predicted_with_its_doubt():
-    machine = MACHINES[0]
-    search = PlanSearch(("threads", "processes"), CASE, node_of(2))
-    untried = Plan(
-        strategy="processes", node_batch=64, processes=2, replicas=2, memory_format="channels_last"
-    )
-    before = search.predict(untried)
-    tried = machine.search(search, 12)
-    after = search.predict(untried)
-    assert untried not in tried
-    assert after.deviation < before.deviation
-    off = math.log(machine.sample_s(untried) / after.median_s)
-    assert abs(off) < NORMAL_95 * after.deviation
-    known = search.predict(tried[0])
-    assert known.median_s == pytest.approx(machine.sample_s(tried[0]), rel=0.03)
-
-
-def test_batch_follows_from_what_two_batches_show():
-    """`T(n) = a + b n`: with a fixed part of 30 % of a step of 32, 256 is worth its trial; with one
-    of 0.1 % it is not."""
-    for fixed, is_large in ((0.3, True), (0.001, False)):
-        machine = Machine(parts=2, fixed=fixed)
-        plan = Plan(strategy="processes", node_batch=32, processes=2, replicas=2, input="cache")
-        history = [machine.result(plan), machine.result(replace(plan, node_batch=64))]
-        search = PlanSearch(("processes",), CASE, node_of(2), history=history)
-        known, large = (search.predict(replace(plan, node_batch=n)).median_s for n in (64, 256))
-        assert (large < 0.93 * known) is is_large
-
-
 def test_plan_that_cannot_fit_is_never_tried():
     small = replace(node_of(2), memory=Memory(total_bytes=2**33, usable_bytes=2**33))
     machine = MACHINES[0]
@@ -338,13 +307,10 @@ def test_what_a_plan_has_shown_while_it_still_races_is_known():
     machine = Machine(parts=2, fixed=0.1, retain=0.6)
     search = PlanSearch(("processes",), CASE, node_of(2), history=[])
     racing = search.propose()
-    expected_s = search.predict(racing.plan).median_s
+    assert search.rank_tried() == []
     shown = machine.result(racing.plan, racing.parameters)
     search.note(racing, shown)
-    known_s = machine.sample_s(racing.plan)
-    assert abs(search.predict(racing.plan).median_s / known_s - 1) < 0.05
-    assert abs(expected_s / known_s - 1) > 0.05
     assert search.rank_tried() == [racing.plan]
     assert search.propose().plan != racing.plan
     search.tell(racing, shown)
-    assert abs(search.predict(racing.plan).median_s / known_s - 1) < 0.05
+    assert search.rank_tried() == [racing.plan]
