@@ -18,7 +18,7 @@ from planner.records.usage_record import HostUsage
 from planner.report.hardware import describe_hardware
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
 from planner.trainings.rates import training_rate
-from planner.trials.comparison import PairNoise, pair_logs, ratio_interval
+from planner.trials.comparison import PairNoise, compare_pairs, pair_logs
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
 from planner.tuning.tune_request import ENOUGH_STEPS
@@ -134,12 +134,9 @@ class StudyEvidence:
         """
         known = self._baselines(on_gpus=is_on_gpus(result.plan))
         same = [t.result for t in self.trials if t.result.plan == result.plan]
-        logs = [pair_logs(one, other) for one in known for other in same]
         beside = [t.result for t in self.trials if any(pair_logs(one, t.result) for one in known)]
-        paired = ratio_interval(
-            [log for found in logs for log in found],
-            starts=max(1, sum(map(bool, logs))),
-            noise=PairNoise.of_results(beside),
+        paired = compare_pairs(
+            [(one, other) for one in known for other in same], noise=PairNoise.of_results(beside)
         )
         if paired is not None:
             return paired

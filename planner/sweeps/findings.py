@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
@@ -128,7 +128,9 @@ def _epoch_time(sweep: StoredSweep, point: SweepPoint) -> Interval | None:
     if len(logs) < _LEAST_TURNS or (turns := ratio_interval(logs)) is None:
         return None
     together = [one for one in sweep.points if one.side_by_side == point.side_by_side]
-    return rate_interval(turns, drift_deviation(together))
+    time = rate_interval(turns, drift_deviation(together))
+    # Where others computed beside its turns, it is shorter without them, by how much is not known.
+    return replace(time, low=time.low / point.measurement.most_slowed)
 
 
 def _rough_epoch_time(sweep: StoredSweep, point: SweepPoint) -> float | None:

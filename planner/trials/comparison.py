@@ -97,9 +97,9 @@ class _Turns:
         """Give the times of both in these turns."""
         return [(self.times_s[n], other.times_s[m]) for n, m in self.rounds_with(other)]
 
-    def slowed_in(self, rounds: Sequence[int]) -> float:
-        """Give by how much others may have slowed it in some rounds on the whole."""
-        return fmean(self.most_slowed.get(number, 1.0) for number in rounds)
+    def slowed_in(self, rounds: Sequence[int]) -> list[float]:
+        """Give by how much others may have slowed it in each of some rounds."""
+        return [self.most_slowed.get(number, 1.0) for number in rounds]
 
 
 def telling_rounds(common: Set[int], clean: Set[int], others: Set[int]) -> list[tuple[int, int]]:
@@ -262,27 +262,43 @@ def ratio_interval(
 def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None) -> Interval | None:
     """Give how many times as fast the second plan is, from the rounds that both ran in.
 
-    Other processes may slow one plan more than the other. Where too few rounds were undisturbed, so
-    that all of them count, the interval reaches as far as that may have mattered.
-
     Args:
         slow: The first plan.
         fast: The second one.
         noise: See `ratio_interval`.
     """
-    if slow.measurement is None or fast.measurement is None:
-        return None
-    starts = min(slow.measurement.starts, fast.measurement.starts)
-    ratio = ratio_interval(pair_logs(slow, fast), starts=starts, noise=noise)
+    return compare_pairs([(slow, fast)], noise=noise)
+
+
+def compare_pairs(
+    pairs: Iterable[tuple[Timed, Timed]], *, noise: PairNoise | None = None
+) -> Interval | None:
+    """Give the same from several results of both plans, each with rounds of its own.
+
+    Other processes may slow one plan more than the other. Where too few rounds were undisturbed, so
+    that all of them count, the interval reaches as far as that may have mattered.
+
+    Args:
+        pairs: Of the first plan and the second one.
+        noise: See `ratio_interval`.
+    """
+    logs: list[float] = []
+    slow_by: list[float] = []
+    fast_by: list[float] = []
+    starts = 0
+    for slow, fast in pairs:
+        if slow.measurement is None or fast.measurement is None:
+            continue
+        one, other = _Turns.of(slow), _Turns.of(fast)
+        if rounds := one.rounds_with(other):
+            logs += [math.log(one.times_s[n] / other.times_s[m]) for n, m in rounds]
+            slow_by += one.slowed_in([number for number, _ in rounds])
+            fast_by += other.slowed_in([number for _, number in rounds])
+            starts += min(slow.measurement.starts, fast.measurement.starts)
+    ratio = ratio_interval(logs, starts=starts, noise=noise)
     if ratio is None:
         return None
-    one, other = _Turns.of(slow), _Turns.of(fast)
-    rounds = one.rounds_with(other)
-    return replace(
-        ratio,
-        low=ratio.low / one.slowed_in([number for number, _ in rounds]),
-        high=ratio.high * other.slowed_in([number for _, number in rounds]),
-    )
+    return replace(ratio, low=ratio.low / fmean(slow_by), high=ratio.high * fmean(fast_by))
 
 
 def are_equal(ratio: Interval) -> bool:

@@ -221,11 +221,13 @@ def _effect(
         return None
     logs = [math.log(speed.median) for speed in found]
     centre = fmean(logs)
-    half = math.hypot(*(math.log(speed.high / speed.low) / 2 for speed in found)) / len(found)
+    # What others may have slowed reaches to one side alone.
+    down = math.hypot(*(math.log(speed.median / speed.low) for speed in found)) / len(found)
+    up = math.hypot(*(math.log(speed.high / speed.median) for speed in found)) / len(found)
     if len(logs) > 1:
         between = student_quantile(len(logs) - 1) * stdev(logs) / math.sqrt(len(logs))
-        half = math.hypot(half, between)
-    low, median, high = (math.exp(centre + side) for side in (-half, 0.0, half))
+        down, up = math.hypot(down, between), math.hypot(up, between)
+    low, median, high = (math.exp(centre + side) for side in (-down, 0.0, up))
     return Interval(median=median, low=low, high=high, count=len(found))
 
 

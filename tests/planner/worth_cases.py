@@ -13,8 +13,9 @@ from launch.plan import Plan
 from planner.plans.objective import Objective
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.study import StoredTrial
+from probes.disturbance import Disturbance
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
-from probes.timing import Measurement
+from probes.timing import DisturbedTurn, Measurement
 
 BEST = Plan(
     strategy="processes",
@@ -79,6 +80,15 @@ def trial(number: int, plan: Plan, rate: float, role: Role = Role.SEARCH) -> Sto
     )
     at = NOON - timedelta(minutes=60 - number)
     return StoredTrial(id=number + 1, study_id=3, number=number, created_at=at, result=result)
+
+
+BUSY = Disturbance(others_cores=0.5)
+
+
+def beside_others(measured: Measurement) -> Measurement:
+    """The same while others computed beside every turn."""
+    turns = (DisturbedTurn(round=n, disturbance=BUSY, was_repeated=False) for n in measured.rounds)
+    return replace(measured, disturbed=tuple(turns))
 
 
 TRIALS = [

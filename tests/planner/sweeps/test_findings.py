@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from sweep_samples import failed_point, sample_point, sample_sweep
+from worth_cases import BUSY, beside_others
 
 from planner.sweeps.findings import (
     Pay,
@@ -77,6 +78,10 @@ def test_time_of_an_epoch_has_its_truth_within_its_interval():
         interval = point_figures(sweep, point).epoch_s
         assert interval is not None
         assert interval.low < truth < interval.high
+        slowed = replace(point, measurement=beside_others(point.measurement))
+        wide = point_figures(sweep, slowed).epoch_s
+        assert wide.low == pytest.approx(interval.low / BUSY.most_slowed)
+        assert wide.high == interval.high
 
 
 def test_smallest_batch_that_no_other_beats_is_named():

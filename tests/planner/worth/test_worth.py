@@ -7,7 +7,18 @@ import math
 from dataclasses import replace
 
 import pytest
-from worth_cases import ALL_CORES, BEST, FACTS, NODE, ONE_CORE, STORED, TRIALS, trial
+from worth_cases import (
+    ALL_CORES,
+    BEST,
+    BUSY,
+    FACTS,
+    NODE,
+    ONE_CORE,
+    STORED,
+    TRIALS,
+    beside_others,
+    trial,
+)
 
 from launch.plan import Plan
 from planner.plans.stored_plan import ComparedPlan
@@ -171,6 +182,12 @@ def test_a_change_that_only_other_plans_made_counts_where_they_were_raced():
     assert change.basis is Basis.OTHER_PLANS
     assert change.speed.median == pytest.approx(32 / 33.6, rel=1e-2)
     assert change.speed.low < change.speed.median < change.speed.high
+    busy = in_rounds(fused)
+    slowed = replace(busy.result, measurement=beside_others(busy.result.measurement))
+    beside = assess(STORED, [*raced, replace(busy, result=slowed)], FACTS, NODE)
+    wide = variation(beside, "fused_optimizer", "false").speed
+    assert wide.low == pytest.approx(change.speed.low / BUSY.most_slowed)
+    assert wide.high == pytest.approx(change.speed.high)  # the story: it was widened as much
 
 
 def test_a_change_that_does_not_do_the_same_in_all_plans_has_a_wide_interval():
