@@ -119,11 +119,12 @@ class CancelledError(PlannerError):
 
     Attributes:
         signal: The signal that asked for it, or that a program would end by in its place.
+        crash: How a program of the user's ended by it where nobody asked; else ``None``.
     """
 
-    def __init__(self, number: int = SIGINT) -> None:
+    def __init__(self, number: int = SIGINT, *, crash: str | None = None) -> None:
         super().__init__("cancelled")
-        self.signal = int(number)
+        self.signal, self.crash = int(number), crash
 
 
 class TrainingFailedError(PlannerError):

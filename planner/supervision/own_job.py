@@ -187,7 +187,8 @@ def recorded_job(db: str, kind: JobKind) -> Iterator[OwnJob]:
     try:
         yield job
     except CancelledError as ended:
-        job.end(JobState.CANCELLED, 128 + ended.signal)
+        state = JobState.CANCELLED if ended.crash is None else JobState.FAILED
+        job.end(state, 128 + ended.signal, ended.crash)
         raise
     except Exception as error:
         code, _ = classify_error(error) or (BUG, "bug")

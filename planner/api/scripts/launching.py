@@ -56,6 +56,9 @@ from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
 
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals by which somebody ends a script. By any other it has crashed, or was killed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedScript:
@@ -222,11 +225,12 @@ def launch_script(
         if code == 0:
             state, message = TrainingStatus.DONE, ""
         elif code < 0:
-            state, message = TrainingStatus.CANCELLED, signal.Signals(-code).name
-            if -code not in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                state = TrainingStatus.FAILED
-                listener(Warned(message=f"the script has ended, {explain_exit(code)}"))
-            raise CancelledError(-code)
+            message = f"the script has ended, {explain_exit(code)}"
+            if -code in ASKING:
+                state = TrainingStatus.CANCELLED
+                raise CancelledError(-code)
+            listener(Warned(message=message))
+            raise CancelledError(-code, crash=message)
         else:
             command, path = prepared.start.command, os.environ.get("PATH")
             why = f": {find_script_cause(said, command, path)}" if said else ""

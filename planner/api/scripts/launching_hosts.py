@@ -24,6 +24,7 @@ from launch.scripts.torchrun_nodes import TorchrunNodes, check_torchrun
 from launch.system.process_end import explain_exit
 from launch.workers.log import find_cause
 from planner.api.scripts.launching import (
+    ASKING,
     check_found,
     find_changed,
     suggest_tune,
@@ -234,7 +235,9 @@ def launch_on_hosts(
         if counted is not None and prepared.samples_of(counted) != prepared.batch:
             listener(Warned(message=_describe_split(prepared, counted)))
     except CancelledError as error:
-        state, message = TrainingStatus.CANCELLED, str(error)
+        if error.crash is None:
+            state = TrainingStatus.CANCELLED
+        message = error.crash or str(error)
         raise
     except TrainingFailedError as error:
         message = str(error)
@@ -270,7 +273,7 @@ def _raise_failure(end: PartsEnd, listener: Listener) -> None:
     message = f"the script has ended on {end.first_failed}, {explain_exit(ended.code)}"
     if ended.code < 0:
         listener(Warned(message=message))
-        raise CancelledError(-ended.code)
+        raise CancelledError(-ended.code, crash=None if -ended.code in ASKING else message)
     why = f": {find_cause(ended.ended_by)}" if ended.ended_by else ""
     raise TrainingFailedError(f"{message}{why}")
 

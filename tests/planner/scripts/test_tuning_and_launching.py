@@ -61,6 +61,9 @@ def test_end_of_the_script_is_that_of_launch(tuned_script, command, end, code, p
     assert ended.code == code, ended.err
     (run,) = tuned_script.data("runs", "list")
     assert run["state"] == "failed"
+    # The story: of one that was killed, its job had been cancelled.
+    launched = [job for job in tuned_script.data("jobs", "list") if job["kind"] == "launch"]
+    assert [job["state"] for job in launched] == ["failed"]
     shown = tuned_script.run("runs", "show", run["id"]).out
     assert f" {sys.executable} train.py 0 {{batch}} {end}\n" in shown
     assert " not measured, expected " in shown

@@ -64,6 +64,7 @@ def test_command_is_on_record_from_its_first_report_to_its_end(db):
         (ZeroDivisionError("oh"), JobState.FAILED, 8),
         (KeyboardInterrupt(), JobState.CANCELLED, 130),
         (CancelledError(signal.SIGTERM), JobState.CANCELLED, 143),
+        (CancelledError(signal.SIGKILL, crash="it was killed"), JobState.FAILED, 137),
     ],
 )
 def test_end_says_what_the_exit_status_says(db, error, state, code):
