@@ -74,10 +74,13 @@ def predict(
         network = next((one for one in networks if wanted in (None, set(one.hosts))), None)
         if network is None:
             return None
-        machines = {
-            one.fingerprint: one.hardware for one in store.catalog.machines() if one.hardware
+        every = [one for one in store.catalog.machines() if one.hardware]
+        machines = {one.fingerprint: one.hardware for one in every}
+        named = {(one.name, one.fingerprint): one.hardware for one in every}
+        nodes = {
+            host: named.get((host, mark)) or machines.get(mark)
+            for host, mark in network.hardware.items()
         }
-        nodes = {host: machines.get(mark) for host, mark in network.hardware.items()}
         marks = set(network.fingerprints) & machines.keys()
         if use_case is None:
             use_case = store.catalog.latest_use_case(marks, on_all=True)

@@ -11,7 +11,8 @@ from training_samples import EPOCH, TRAINING
 from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
-from planner.api import names, plans, studies
+from planner.api import names, plans, studies, together
+from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.plans.stored_plan import utc_now
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
@@ -147,3 +148,27 @@ def test_names_are_found_through_the_api_too(db):
     save(db, {"use_case": "cases/keywords.py:Keywords"})
     assert [found.kind for found in names.find("keywords", db=db)] == ["plan"]
     assert names.find_use_cases(db=db) == ["cases/keywords.py:Keywords"]
+
+
+def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):
+    """The story: all of them had the plan of the one whose name comes last."""
+    hosts, mark = ("n1", "n2"), NODE.fingerprint()
+    save(db, *({"node": host, "fingerprint": mark} for host in hosts))
+    with Store.open(db) as store:
+        for host in hosts:
+            store.machines.save_probe(replace(NODE, node=host))
+        store.machines.save_links(
+            MeasuredLinks(
+                hosts=hosts,
+                fingerprints=(mark, mark),
+                measured_at=utc_now(),
+                links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1e9),),
+                sums=(
+                    HostAllReduce(
+                        message_bytes=4096, time_s=1e-3, cpu_s=(1e-3, 0), interrupts_s=(0, 0)
+                    ),
+                ),
+            )
+        )
+    found = together.predict(db=db)
+    assert [plan.stored.node for plan in found.plans] == ["n1", "n2"]
