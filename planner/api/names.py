@@ -34,7 +34,7 @@ def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NameMatch
 
 
 def find_use_cases(*, db: str = "planner.db") -> list[str]:
-    """Give the use cases that plans are stored of, as they were spelled.
+    """Give the use cases that plans are stored of, as they were spelled; scripts are none.
 
     Example:
         >>> from planner.api import names

@@ -13,6 +13,7 @@ from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import FailureCount, StudyRecord
+from planner.scripts.naming import PREFIX
 from planner.store.databases.database import Database
 from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
 from planner.store.rows import find_document, links_from_row, plan_from_row
@@ -103,13 +104,15 @@ class Catalog:
         return self._database.fetch(newest(query, plans, before, most), plan_from_row)
 
     def latest_use_case(self, fingerprints: Collection[str], *, on_all: bool = False) -> str | None:
-        """Give the use case of the latest plan on any of this hardware.
+        """Give the use case of the latest plan on any of this hardware; a script is none.
 
         Args:
             fingerprints: Of the hardware.
             on_all: Only of a use case that has a plan on each of them.
         """
-        query = select(plans.c.use_case).where(plans.c.fingerprint.in_(fingerprints))
+        query = select(plans.c.use_case).where(
+            plans.c.fingerprint.in_(fingerprints), ~plans.c.use_case.startswith(PREFIX)
+        )
         query = query.group_by(plans.c.use_case).order_by(func.max(plans.c.id).desc()).limit(1)
         if on_all:
             count = func.count(distinct(plans.c.fingerprint))

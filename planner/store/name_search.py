@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlalchemy import ColumnElement, Select, Text, cast, literal, or_, select, type_coerce
 
 from planner.records.name_match import NameMatch
+from planner.scripts.naming import PREFIX
 from planner.store.databases.database import Database
 from planner.store.databases.tables import PlainText, jobs, nodes, plans, studies, sweeps, trainings
 from probes import codec
@@ -33,8 +34,9 @@ class NameSearch:
         return found
 
     def use_cases(self) -> list[str]:
-        """Give the use cases that plans are stored of."""
-        query = select(plans.c.use_case).distinct().order_by(plans.c.use_case)
+        """Give the use cases that plans are stored of; scripts are none."""
+        query = select(plans.c.use_case).where(~plans.c.use_case.startswith(PREFIX))
+        query = query.distinct().order_by(plans.c.use_case)
         return self._database.fetch(query, lambda row: str(row["use_case"]))
 
 

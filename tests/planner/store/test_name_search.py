@@ -44,6 +44,6 @@ def test_the_newest_come_first_and_no_more_than_asked_for(store):
 
 
 def test_use_cases_of_plans_are_listed_once(store):
-    for name in ("b", "a", "b"):
+    for name in ("b", "a", "script:python a.py", "b"):
         store.plans.save(replace(FOUND, use_case=name))
     assert store.names.use_cases() == ["a", "b"]
