@@ -9,7 +9,7 @@ from pathlib import Path
 from launch.errors import InvalidPlanError
 from launch.job import Job, NodeJob
 from launch.noise_scale.estimate import COST_LIMIT
-from launch.plan import Plan
+from launch.plan import PRECISIONS, Plan
 from launch.shares import NodeLimits, StepTime
 from launch.strategies import check_plan, load_strategy
 from planner.cluster.prediction import ClusterNode, Prediction
@@ -152,13 +152,19 @@ def find_plan(
     if reasons and not request.allow_stale:
         where = "" if host is None else f" on {host}"
         raise StalePlanError(
-            f"plan {stored.id} is stale{where}, {', '.join(reasons)}: run {remedy}, "
-            "or pass --allow-stale"
+            f"plan {stored.id} is stale{where}, {', '.join(reasons)}: run "
+            f"{remedy}{_as_searched(store, stored)}, or pass --allow-stale"
         )
     check_plan(stored.plan)
     stored.plan.check_fits(node.cpu.usable_cores)
     steps = _steps(store, stored)
     return NodePlan(host=name, node=node, stored=stored, steps=steps, reasons=reasons)
+
+
+def _as_searched(store: Store, stored: StoredPlan) -> str:
+    """Give what a search needs to choose as the one did that found a plan."""
+    precision = None if stored.study_id is None else store.studies.precision_choice(stored.study_id)
+    return "" if precision in (None, PRECISIONS[0]) else f" --precision {precision}"
 
 
 def find_plans(

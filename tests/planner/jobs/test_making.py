@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sample_plan import SOFTWARE
+from store_cases import STUDY
 
 from launch.errors import InvalidPlanError
 from launch.job import Job
@@ -64,8 +65,10 @@ def test_hosts_without_a_plan_are_named_together_with_the_way_out(store):
 
 def test_stale_plan_of_a_host_is_refused_by_its_name_unless_allowed(store):
     store.plans.save(plan(FAST))
-    store.plans.save(plan(SLOW, software=SOFTWARE | {"torch": "1.0.0"}))
-    with pytest.raises(StalePlanError, match=r"plan 2 is stale on n2, made with torch 1.0.0"):
+    study_id = store.studies.get_or_create(replace(STUDY, precision="auto"))
+    store.plans.save(plan(SLOW, software=SOFTWARE | {"torch": "1.0.0"}, study_id=study_id))
+    said = r"plan 2 is stale on n2, made with torch 1.0.0, .*--hosts hosts.txt --precision auto, or"
+    with pytest.raises(StalePlanError, match=said):
         find_plans(store, REQUEST, NODES, SOFTWARE, remedy=REMEDY)
     allowed = replace(REQUEST, allow_stale=True)
     found = find_plans(store, allowed, NODES, SOFTWARE, remedy=REMEDY)
