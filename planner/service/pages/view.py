@@ -72,9 +72,7 @@ def data_options(data: str | None) -> list[str]:
     return [] if data is None else ["--data", data]
 
 
-def search_options(
-    data: str | None, precision: str | None, stored: StoredPlan | None
-) -> list[str]:
+def search_options(data: str | None, precision: str | None, stored: StoredPlan | None) -> list[str]:
     """Give the options of a search like the one that found a plan.
 
     Args:
