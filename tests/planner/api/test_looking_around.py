@@ -13,6 +13,7 @@ from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies, together
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
+from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
@@ -153,7 +154,8 @@ def test_names_are_found_through_the_api_too(db):
 def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):
     """The story: all of them had the plan of the one whose name comes last."""
     hosts, mark = ("n1", "n2"), NODE.fingerprint()
-    save(db, *({"node": host, "fingerprint": mark} for host in hosts))
+    found_here = {"fingerprint": mark, "software": current_software()}
+    save(db, *({"node": host, **found_here} for host in hosts))
     with Store.open(db) as store:
         for host in hosts:
             store.machines.save_probe(replace(NODE, node=host))
