@@ -8,7 +8,7 @@ others disturbed most of these, by the undisturbed turns that are nearest to eac
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from statistics import fmean
