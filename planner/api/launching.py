@@ -28,7 +28,7 @@ from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
-from planner.cluster_tuning.task import ClusterPurpose
+from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.errors import CancelledError, NoDatabaseError, NoPlanError, TrainingFailedError
 from planner.jobs.host_choice import choose_hosts
 from planner.jobs.hosts import Hosts
@@ -376,16 +376,10 @@ class _Launcher:
         check_world(checked, hosts.access, self.listener, self.cancellation)
         doing = f"measuring the network between {len(checked.ranked)} hosts"
         self.note(f"{doing}, as it was not measured with all of them")
+        task = ClusterTask(purpose=ClusterPurpose.LINKS, message_bytes=(gradient_bytes,))
         with LazyStore(self.db) as store:
             collector, _ = run_on_all(
-                ClusterPurpose.LINKS,
-                doing,
-                checked,
-                hosts,
-                store,
-                self.listener,
-                self.cancellation,
-                message_bytes=(gradient_bytes,),
+                task, doing, checked, hosts, store, self.listener, self.cancellation
             )
         has_all = all(node.failure is None for node in collector.nodes.values())
         return collector.links if has_all else None

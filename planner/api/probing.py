@@ -15,7 +15,7 @@ from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.reports import NodeFailed
-from planner.cluster_tuning.task import ClusterPurpose
+from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.jobs.hosts import Hosts
 from planner.store import Store
 from planner.trials.machine_alone import machine_alone
@@ -113,19 +113,15 @@ def _probe_hosts(
     Store.check_location(db)
     checked = check_all(hosts, listener, cancellation)
     with LazyStore(db) as store:
-        collector, _ = run_on_all(
-            ClusterPurpose.PROBE,
-            f"probing {len(hosts.machines)} hosts",
-            checked,
-            hosts,
-            store,
-            listener,
-            cancellation,
+        task = ClusterTask(
+            purpose=ClusterPurpose.PROBE,
             is_quick=quick,
             data=None if data is None else str(data.absolute()),
-            waits=waits,
             message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
+            waits=waits,
         )
+        doing = f"probing {len(hosts.machines)} hosts"
+        collector, _ = run_on_all(task, doing, checked, hosts, store, listener, cancellation)
     nodes = tuple(
         NodeProbe(host=node.host, hardware=node.hardware, failure=node.failure)
         for node in collector.nodes.values()

@@ -14,7 +14,7 @@ from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore, NodeState
 from planner.cluster_tuning.reports import NodeFailed
-from planner.cluster_tuning.task import ClusterPurpose
+from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.errors import NoPlanError
 from planner.jobs.hosts import Hosts
 from planner.plans.objective import TIME_TO_LOSS
@@ -257,16 +257,10 @@ def _tune_hosts(
     started = time.monotonic()
     checked = check_all(hosts, listener, cancellation, workload=request.workload)
     with LazyStore(db) as store:
+        task = ClusterTask(purpose=ClusterPurpose.TUNE, request=request, waits=waits)
+        doing = f"tuning {len(hosts.machines)} hosts"
         collector, interrupted = run_on_all(
-            ClusterPurpose.TUNE,
-            f"tuning {len(hosts.machines)} hosts",
-            checked,
-            hosts,
-            store,
-            listener,
-            cancellation,
-            request=request,
-            waits=waits,
+            task, doing, checked, hosts, store, listener, cancellation
         )
         collector.conclude(interrupted=interrupted)
     states = list(collector.nodes.values())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
@@ -39,25 +39,17 @@ class ClusterDriver:
     """One task, on all hosts that passed their checks.
 
     Args:
-        purpose: What the nodes do.
+        task: What the nodes do. What is known of each of them is added to it here.
         checked: What the checks of the hosts showed.
         hosts: The same hosts, and how they are reached.
         collector: Keeps what the nodes tell.
-        is_quick: Whether nothing is measured.
-        data: Folder of data that a probe measures too.
-        message_bytes: Sizes of gradients whose sum is timed, beside those of the use case.
-        waits: Whether a node waits while something else is timed on its machine.
         cancellation: Ends the job at once; what the nodes have reported by then is stored.
     """
 
-    purpose: ClusterPurpose
+    task: ClusterTask
     checked: CheckedHosts
     hosts: Hosts
     collector: Collector
-    is_quick: bool = False
-    data: str | None = None
-    message_bytes: tuple[int, ...] = ()
-    waits: bool = True
     cancellation: Cancellation = field(default_factory=Cancellation)
     _lost: set[str] = field(default_factory=set, init=False)
 
@@ -71,7 +63,7 @@ class ClusterDriver:
             LaunchError: There is no MPI.
         """
         hosts: Sequence[Host] = self.checked.ranked
-        purpose = self.purpose
+        purpose = self.task.purpose
         for attempt in range(1 + _MAX_RESTARTS):
             if attempt > 0:
                 names = ", ".join(host.name for host in hosts)
@@ -88,7 +80,7 @@ class ClusterDriver:
             self._find_lost(hosts, end.errors)
             hosts = [host for host in hosts if self._can_continue(host)]
             if all(self.collector.nodes[host.name].is_done for host in hosts):
-                if self.is_quick or self.collector.links is not None or len(hosts) < 2:
+                if self.task.is_quick or self.collector.links is not None or len(hosts) < 2:
                     return
                 purpose = ClusterPurpose.LINKS
 
@@ -119,7 +111,6 @@ class ClusterDriver:
         return has_begun, end
 
     def _task(self, purpose: ClusterPurpose, hosts: Sequence[Host]) -> ClusterTask:
-        request = self.collector.request
         known = [self.checked.facts[host.name].hardware for host in hosts]
         studies = [self._studies(host, node) for host, node in zip(hosts, known, strict=True)]
         fingerprints = [None if node is None else node.fingerprint() for node in known]
@@ -127,23 +118,19 @@ class ClusterDriver:
         leaders = choose_leaders(fingerprints, trials)
         if purpose is ClusterPurpose.TUNE:
             self._note_shared_searches([host.name for host in hosts], leaders)
-        return ClusterTask(
+        return replace(
+            self.task,
             purpose=purpose,
             nodes=tuple(
                 NodeTask(
-                    host=host.name,
                     leader=leader,
                     probe=None if node is None else self._stored_probe(node),
                     studies=of_node,
                 )
-                for host, leader, node, of_node in zip(hosts, leaders, known, studies, strict=True)
+                for leader, node, of_node in zip(leaders, known, studies, strict=True)
             ),
             software=self.collector.software,
-            request=request,
-            is_quick=self.is_quick,
-            data=self.data,
-            message_bytes=(*self.message_bytes, *sorted(self._gradient_bytes())),
-            waits=self.waits,
+            message_bytes=(*self.task.message_bytes, *sorted(self._gradient_bytes())),
             job=secrets.token_hex(8),
         )
 
@@ -161,7 +148,7 @@ class ClusterDriver:
                 self.collector.listener(Noted(message=message), names[leader])
 
     def _studies(self, host: Host, node: Hardware | None) -> Mapping[str, EarlierTrials]:
-        request, state = self.collector.request, self.collector.nodes[host.name]
+        request, state = self.task.request, self.collector.nodes[host.name]
         if state.findings is not None:
             return {state.findings.study.key: state.findings.snapshot()}
         store = self.collector.store.find()

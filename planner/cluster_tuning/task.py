@@ -28,9 +28,6 @@ class ClusterPurpose(StrEnum):
 class NodeTask:
     """What is known of one node before it starts."""
 
-    host: str
-    """As the host file names it."""
-
     leader: int
     """Rank of the node that searches for this one, with equal hardware; itself where it does."""
 
@@ -46,7 +43,8 @@ class ClusterTask:
     """One MPI job: rank ``i`` runs the part of ``nodes[i]``."""
 
     purpose: ClusterPurpose
-    nodes: tuple[NodeTask, ...]
+    nodes: tuple[NodeTask, ...] = ()
+    """Given when the job starts, as are its software and its name."""
 
     software: Mapping[str, str] = field(default_factory=dict)
     """Versions that the measurements depend on, which every node has."""

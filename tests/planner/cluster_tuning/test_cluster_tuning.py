@@ -171,8 +171,8 @@ def test_what_nodes_say_is_passed_on_with_their_rank():
 def test_task_reaches_the_nodes_as_it_was_given():
     earlier = EarlierTrials(study_id=0, results=(TRIAL,), finished=1)
     nodes = (
-        NodeTask(host="n1", leader=0, probe=NODE, studies={"sha256:2": earlier}),
-        NodeTask(host="n2", leader=0),
+        NodeTask(leader=0, probe=NODE, studies={"sha256:2": earlier}),
+        NodeTask(leader=0),
     )
     task = ClusterTask(
         purpose=ClusterPurpose.TUNE,
@@ -298,7 +298,8 @@ def probed_by(tmp_path):
             nodes = {"localhost": NodeState(host="localhost")}
             collector = Collector(store, SOFTWARE, Shown(), nodes=nodes)
             hosts = Hosts.this_machine(HostAccess(mpirun=own))
-            ClusterDriver(ClusterPurpose.PROBE, checked, hosts, collector).run()
+            task = ClusterTask(purpose=ClusterPurpose.PROBE)
+            ClusterDriver(task, checked, hosts, collector).run()
         return collector
 
     return run
@@ -328,7 +329,7 @@ def test_host_whose_rank_was_killed_is_lost_and_told(probed_by):
 
 
 def test_ranks_say_that_they_are_together_before_they_begin(tmp_path):
-    nodes = (NodeTask(host="a", leader=0), NodeTask(host="b", leader=1))
+    nodes = (NodeTask(leader=0), NodeTask(leader=1))
     task = tmp_path / "task"
     told = ClusterTask(purpose=ClusterPurpose.PROBE, nodes=nodes, is_quick=True)
     task.write_bytes(codec.encode(told))
