@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -41,13 +42,7 @@ from planner.cli.scripts import (
 from planner.cli.values import check_data, duration_s, find_hosts, one_of, strategies_named
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
-from planner.report.output import Output, start_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from launch.scripts.program import Program
-
+from planner.report.output import start_output
 
 _FOR_SCRIPTS_ALONE = ("choices", "step_regex", "no_python", "patch", "in_place")
 _FOR_SCRIPTS = (
@@ -180,19 +175,25 @@ def tune(
                 "or plans export and plans import), then launch --hosts"
             )
         check_options(context, _FOR_SCRIPTS, out)
-        _tune_script(
-            make_program(command, choices, batch_size=batch_size, is_python=not no_python),
-            seed=seed,
-            budget_s=duration_s("--budget", budget),
+        program = make_program(command, choices, batch_size=batch_size, is_python=not no_python)
+        budget_s = duration_s("--budget", budget)
+        patches = find_parts(patch, is_python=not no_python)
+        from launch.workload import Workload
+        from planner.api.scripts.tuning import TunedScript
+        from planner.commands.scripts.tune import tune as tune_script
+        from planner.scripts.naming import script_name
+        from planner.tuning.tune_request import TuneRequest
+
+        script = TunedScript(
+            program=program, step_regex=step_regex, patches=patches, in_place=in_place
+        )
+        of_script = TuneRequest(
+            workload=Workload(use_case=script_name(program.arguments), seed=seed),
+            budget_s=budget_s,
             trials=trials,
             fresh=fresh,
-            step_regex=step_regex,
-            patches=find_parts(patch, is_python=not no_python),
-            in_place=in_place,
-            db=db,
-            out=out,
-            waits=not no_wait,
         )
+        tune_script(script, of_script, db, out, waits=not no_wait)
         return
     refuse_without_command(context, _FOR_SCRIPTS_ALONE)
     from launch.noise_scale.efficiency import LR_SCALINGS
@@ -262,33 +263,3 @@ def _check_one_of(options: Mapping[str, int | None]) -> None:
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other: give one")
-
-
-def _tune_script(
-    program: Program,
-    *,
-    seed: int,
-    budget_s: float,
-    trials: int | None,
-    fresh: bool,
-    step_regex: str | None,
-    patches: tuple[str, ...],
-    in_place: bool,
-    db: str,
-    out: Output,
-    waits: bool,
-) -> None:
-    from launch.workload import Workload
-    from planner.api.scripts.tuning import TunedScript
-    from planner.commands.scripts.tune import tune as tune_script
-    from planner.scripts.naming import script_name
-    from planner.tuning.tune_request import TuneRequest
-
-    request = TuneRequest(
-        workload=Workload(use_case=script_name(program.arguments), seed=seed),
-        budget_s=budget_s,
-        trials=trials,
-        fresh=fresh,
-    )
-    script = TunedScript(program=program, step_regex=step_regex, patches=patches, in_place=in_place)
-    tune_script(script, request, db, out, waits=waits)
