@@ -83,7 +83,7 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return _judge_all(store, store.plans.find(use_case, node))
+        return _judge_all(store.plans.find(use_case, node), store.catalog.fingerprints())
 
 
 def find_latest(
@@ -114,7 +114,7 @@ def find_latest(
     """
     with Store.open(db, create=False) as store:
         found = store.catalog.plans(use_case=use_case, node=node, before=before, most=most)
-        return _judge_all(store, found)
+        return _judge_all(found, store.catalog.fingerprints())
 
 
 def get(plan_id: int, *, db: str = "planner.db") -> FoundPlan:
@@ -210,15 +210,8 @@ def find_best_of_each(*, db: str = "planner.db") -> list[FoundPlan]:
         found = choose_best(equal, fingerprint=fingerprints.get(node), software=software)
         assert found is not None  # there is at least one
         best.setdefault((node, found.id), found)
-    return [
-        FoundPlan(
-            stored=one,
-            stale_reasons=stale_reasons(
-                one, fingerprint=fingerprints.get(one.node), software=software
-            ),
-        )
-        for one in sorted(best.values(), key=lambda one: (one.use_case, one.node))
-    ]
+    ordered = sorted(best.values(), key=lambda one: (one.use_case, one.node))
+    return _judge_all(ordered, fingerprints)
 
 
 def import_file(file: Path, *, db: str = "planner.db") -> FoundPlan:
@@ -330,11 +323,11 @@ def _save(stored: StoredPlan, db: str) -> FoundPlan:
 
 
 def _judge(store: Store, stored: StoredPlan) -> FoundPlan:
-    return _judge_all(store, [stored])[0]
+    return _judge_all([stored], store.catalog.fingerprints())[0]
 
 
-def _judge_all(store: Store, found: Sequence[StoredPlan]) -> list[FoundPlan]:
-    fingerprints, software = store.catalog.fingerprints(), current_software()
+def _judge_all(found: Sequence[StoredPlan], fingerprints: Mapping[str, str]) -> list[FoundPlan]:
+    software = current_software()
     return [
         FoundPlan(
             stored=one,
