@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
@@ -32,7 +32,6 @@ from planner.peer_runs.supervisor import SupervisorRequest
 from planner.peer_runs.trainings import OwnTraining, OwnTrainingOnHosts
 from planner.peers import load_peer
 from planner.peers._base import PeerHost
-from planner.peers._reports import PeerStepDone
 from planner.plans.software import current_software
 from planner.plans.stored_plan import find_best, stale_reasons, utc_now
 from planner.store import Store
@@ -184,17 +183,16 @@ def _compare_here(
 
         @contextmanager
         def start_ours() -> Iterator[OwnTurns]:
-            began = time.monotonic()
+            began_s = time.monotonic()
             try:
                 contender = runner.start(plan)
             except TrialFailedError as error:
                 raise TrainingFailedError(f"our own plan: {error.reason}") from error
             try:
-                training = OwnTraining(contender, step_limit_s=request.step_limit_s)
-                training.make_steps(1)
-                yield _Started(
-                    training=training,
-                    start_s=time.monotonic() - began,
+                yield OwnTraining(
+                    contender,
+                    began_s=began_s,
+                    step_limit_s=request.step_limit_s,
                     is_generated=case.is_generated,
                 )
             finally:
@@ -313,18 +311,6 @@ def _worker_supervisors(
         ssh_config=mpi.ssh_config,
         on_poll=cancellation.check,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Started:
-    """Our training on this machine."""
-
-    training: OwnTraining
-    start_s: float
-    is_generated: bool
-
-    def make_steps(self, count: int) -> list[PeerStepDone]:
-        return self.training.make_steps(count)
 
 
 def _conclude(

@@ -68,13 +68,31 @@ class OwnTraining:
     """Our plan on this machine, as a search times it.
 
     Args:
-        contender: Its workers.
+        contender: Its workers, just started.
+        began_s: Time of the monotonic clock before that.
         step_limit_s: Longest time of a step.
+        is_generated: Whether the use case made up the data that it trains on.
+
+    Attributes:
+        start_s: Time until the first step was done.
+
+    Raises:
+        TrainingFailedError: That one failed.
     """
 
-    def __init__(self, contender: RunningContender, *, step_limit_s: float) -> None:
+    def __init__(
+        self,
+        contender: RunningContender,
+        *,
+        began_s: float,
+        step_limit_s: float,
+        is_generated: bool,
+    ) -> None:
         self._contender = contender
         self._step_limit_s = step_limit_s
+        self.is_generated = is_generated
+        self.make_steps(1)
+        self.start_s = time.monotonic() - began_s
 
     def make_steps(self, count: int) -> list[PeerStepDone]:
         """Make so many steps.
