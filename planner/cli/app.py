@@ -11,7 +11,7 @@ import typer
 
 from planner.cli.compare import compare
 from planner.cli.db import db_app
-from planner.cli.grouped_help import GroupedCommand, GroupedGroup
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup, show_help
 from planner.cli.jobs import jobs_app
 from planner.cli.launch import launch
 from planner.cli.options import (
@@ -84,18 +84,7 @@ def _handle_root_options(
         ),
     ] = False,
 ) -> None:
-    _show_help(context)
-
-
-@plans_app.callback()
-@runs_app.callback()
-@weights_app.callback()
-@jobs_app.callback()
-@db_app.callback()
-def _show_help(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+    show_help(context)
 
 
 @app.command(cls=GroupedCommand)

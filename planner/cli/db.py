@@ -6,15 +6,11 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsJson, Database
 from planner.report.output import start_output
 
-db_app = typer.Typer(
-    help="Show what a database holds, check it, and copy it to another one.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+db_app = command_group("Show what a database holds, check it, and copy it to another one.")
 
 
 @db_app.command("info", cls=GroupedCommand)

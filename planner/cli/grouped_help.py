@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 DEFAULT_GROUP = "Output"
@@ -28,6 +29,20 @@ class GroupedGroup(TyperGroup):
         """Write the groups of its options, and its commands."""
         _write_groups(self, ctx, formatter)
         self.format_commands(ctx, formatter)
+
+
+def command_group(help_: str) -> typer.Typer:
+    """Make a command with others below it, which shows its help where none of them is named."""
+    group = typer.Typer(help=help_, invoke_without_command=True, rich_markup_mode=None)
+    group.callback()(show_help)
+    return group
+
+
+def show_help(context: typer.Context) -> None:
+    """Show the help of a command where none below it is named, and end."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
 def _write_groups(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:

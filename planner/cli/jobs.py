@@ -6,17 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, option
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import Output, start_output
 
-jobs_app = typer.Typer(
-    help="List, show, follow and cancel searches and trainings that run or ran.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+jobs_app = command_group("List, show, follow and cancel searches and trainings that run or ran.")
 
 Detach = Annotated[
     bool,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
@@ -24,11 +24,7 @@ from planner.cli.scripts import Command, ScriptCommand, check_options, needed_ca
 from planner.cli.values import check_one_format, stored_name
 from planner.report.output import start_output
 
-plans_app = typer.Typer(
-    help="List, show, compare, export, import and delete stored plans.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+plans_app = command_group("List, show, compare, export, import and delete stored plans.")
 
 
 @plans_app.command("list", cls=GroupedCommand)

@@ -7,16 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsCsv, AsJson, Database, MaybeCase, option
 from planner.cli.values import check_one_format, one_of, picture_file, stored_name
 from planner.report.output import start_output
 
-runs_app = typer.Typer(
-    help="List, show and compare trainings that were launched.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+runs_app = command_group("List, show and compare trainings that were launched.")
 
 TrainingId = Annotated[int, typer.Argument(metavar="ID", help="Number of a training.")]
 PlotFile = Annotated[

@@ -7,15 +7,11 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, named, option
 from planner.report.output import start_output
 
-weights_app = typer.Typer(
-    help="Export trained weights.",
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+weights_app = command_group("Export trained weights.")
 
 
 @weights_app.command("export", cls=GroupedCommand)
