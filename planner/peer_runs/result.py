@@ -21,11 +21,11 @@ from probes.timing import Interval, Measurement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeParts:
-    """Parts of a step's time, as shares of it. ``None``: not measured."""
+    """Parts of a step's time, as shares of it. ``None``: not measured, or no turn."""
 
-    loading: float | None = None
-    exchange: float | None = None
-    update: float | None = None
+    loading: float | None
+    exchange: float | None
+    update: float | None
 
     @staticmethod
     def of(turns: Sequence[Turn]) -> TimeParts:
@@ -81,8 +81,7 @@ class PeerResult:
     @property
     def parts(self) -> TimeParts:
         """Where its time goes."""
-        turns = [one.peer for one in self.rounds]
-        return TimeParts.of(turns) if turns else TimeParts()
+        return TimeParts.of([one.peer for one in self.rounds])
 
     def to_json(self) -> dict[str, Any]:
         """Give it as plain values."""
@@ -152,8 +151,7 @@ class Comparison:
     @property
     def parts(self) -> TimeParts:
         """Where the time of ours goes."""
-        turns = [one.ours for result in self.results for one in result.rounds]
-        return TimeParts.of(turns) if turns else TimeParts()
+        return TimeParts.of([one.ours for result in self.results for one in result.rounds])
 
     def fastest(self, setting: Setting) -> PeerResult | None:
         """Give the peer that comes nearest to ours, ``None`` where none has two rounds."""

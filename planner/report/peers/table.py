@@ -147,7 +147,7 @@ def comparison_csv(found: Comparison) -> str:
             **_interval_cells("samples_per_s", result.samples_per_s),
             **_interval_cells("ours_per_peer", result.ratio),
             "rounds": len(result.rounds),
-            **_part_cells(result.parts if result.rounds else TimeParts()),
+            **_part_cells(result.parts),
             "start_s": median(result.start_s) if result.start_s else None,
             "error": result.reason,
         }
