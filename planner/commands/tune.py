@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from launch.plan import Plan
@@ -11,7 +12,7 @@ from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.api.tuning import tune as tune_request
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
-from planner.plans.stored_plan import ComparedPlan
+from planner.plans.stored_plan import ComparedPlan, StoredPlan
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
@@ -23,7 +24,7 @@ from planner.report.table import Row, WithCommand
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.supervision.own_job import recorded_job
 from planner.supervision.search_listener import SearchListener
-from planner.trials.result import Outcome
+from planner.trials.result import Outcome, TrialResult
 from planner.tuning.conclusion import TuneOutcome
 from planner.tuning.tune_request import TuneRequest
 
@@ -131,11 +132,7 @@ def _print_plan(
     outcome: TuneOutcome, then: str, result: TuneResult, out: Output, steps: str | None
 ) -> None:
     stored = outcome.plan
-    rate = stored.throughput_samples_per_s
-    interval = f"{rate.low:.1f} to {rate.high:.1f}"
-    best = describe_plan(stored.plan)
-    unsure = doubt(rate, outcome.trials)
-    out.write_fact("best plan", f"{rate.median:.1f} samples/s ({interval}): {best}{unsure}")
+    out.write_fact("best plan", _describe_rate(stored, outcome.trials))
     if steps is not None:
         out.write_fact("steps", steps)
     if stored.is_generated:
@@ -158,21 +155,22 @@ def _print_plan(
             "compiling", f"{outcome.compile_s:.1f} s once, {charged} where plans were compared"
         )
     if outcome.exact is not None:
-        rate = outcome.exact.throughput_samples_per_s
-        interval = f"{rate.low:.1f} to {rate.high:.1f}"
-        exact = describe_plan(outcome.exact.plan)
-        unsure = doubt(rate, outcome.trials)
-        out.write_fact("in fp32", f"{rate.median:.1f} samples/s ({interval}): {exact}{unsure}")
-    counts = [
-        f"{number} {str(kind).replace('_', ' ')}"
-        for kind in Outcome
-        if (number := sum(1 for trial in outcome.trials if trial.outcome is kind))
-    ]
-    out.write_fact("trials", f"{len(outcome.trials)}: {', '.join(counts)}")
+        out.write_fact("in fp32", _describe_rate(outcome.exact, outcome.trials))
+    counts = Counter(trial.outcome for trial in outcome.trials)
+    parts = [f"{counts[kind]} {kind.replace('_', ' ')}" for kind in Outcome if counts[kind]]
+    out.write_fact("trials", f"{len(outcome.trials)}: {', '.join(parts)}")
     out.write_fact("time", _describe_time(result, outcome.stepping_s))
     out.write_fact("stored", WithCommand(f"plan {stored.id}; next: ", then))
     if outcome.interrupted:
         out.note("stopped early: the same command goes on from here")
+
+
+def _describe_rate(stored: StoredPlan, trials: Sequence[TrialResult]) -> str:
+    """Name a plan with its rate, how sure that is, and what it is."""
+    rate = stored.throughput_samples_per_s
+    interval = f"{rate.low:.1f} to {rate.high:.1f}"
+    plan, unsure = describe_plan(stored.plan), doubt(rate, trials)
+    return f"{rate.median:.1f} samples/s ({interval}): {plan}{unsure}"
 
 
 def _not_raced(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
@@ -243,6 +241,7 @@ def _outcome_json(
     outcome: TuneOutcome, result: TuneResult, pixel_bytes: int | None
 ) -> dict[str, Any]:
     """Give the outcome of a search under the names that scripts rely on."""
+    counts = Counter(trial.outcome for trial in outcome.trials)
     return {
         "plan": outcome.plan.to_json(stale=False),
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
@@ -251,10 +250,7 @@ def _outcome_json(
         "compile_s": outcome.compile_s,
         "epochs": outcome.epochs,
         "pixel_bytes": pixel_bytes,
-        "trials": {
-            str(kind): sum(1 for trial in outcome.trials if trial.outcome is kind)
-            for kind in Outcome
-        },
+        "trials": {str(kind): counts[kind] for kind in Outcome},
         "new_trials": outcome.new_trials,
         "elapsed_s": result.elapsed_s,
         "before_search_s": result.before_search_s,
