@@ -114,7 +114,8 @@ def find_runner_up(candidates: Sequence[Candidate], best: Candidate) -> Candidat
     return _rank_side_by_side(others)[0] if others else None
 
 
-def _rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+def rank_by_rate(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Order candidates by their rates, compile time included, the fastest first."""
     return sorted(candidates, key=lambda c: -c.amortized_throughput.median)
 
 
@@ -146,7 +147,7 @@ def _is_equal(candidate: Candidate, fastest: Candidate, noise: PairNoise) -> boo
 
 def find_finalists(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Give those worth racing again: the fastest two, and the simplest of those that come near."""
-    ranked = _rank(candidates)
+    ranked = rank_by_rate(candidates)
     least = (1 - _NEAR) * ranked[0].amortized_throughput.median
     near = [c for c in ranked if c.amortized_throughput.median >= least]
     simplest = min(near, key=lambda c: complexity(c.plan))

@@ -242,11 +242,6 @@ class Findings:
         done = [result for result in defaults if result.outcome is Outcome.OK]
         return done[-1] if done else None
 
-    def best_candidates(self, count: int) -> list[Candidate]:
-        """Give the fastest plans so far."""
-        rated = sorted(self.candidates(), key=lambda c: -c.amortized_throughput.median)
-        return rated[:count]
-
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
         if self._rated[0] is not self.results:

@@ -18,6 +18,7 @@ from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, ti
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
 from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.choice import rank_by_rate
 from planner.tuning.entrant import NO_TURN, Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
@@ -127,7 +128,7 @@ class Tuner:
                 return
 
     def _search(self) -> PlanSearch:
-        best = self._findings.best_candidates(2)
+        best = rank_by_rate(self._findings.candidates())[:2]
         known = [one.plan for one in best if one.plan != self._findings.defaults_plan]
         is_known = self._findings.has_finished_with_a_plan()
         if is_known and self._has_searched_enough():

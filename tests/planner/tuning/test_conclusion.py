@@ -12,6 +12,7 @@ from launch.workload import Workload
 from planner.errors import NoPlanError
 from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
+from planner.tuning.choice import rank_by_rate
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import TuneRequest
@@ -141,7 +142,7 @@ def test_plans_are_ranked_by_turns_side_by_side_whenever_they_were_stored(findin
     findings.add(timed(early, Role.SEARCH, early_s))
     findings.add(timed(late, Role.SEARCH, late_s, drift=1.3))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, slowness))
-    assert [one.plan for one in findings.best_candidates(3)] == [late, DEFAULTS, early]
+    assert [one.plan for one in rank_by_rate(findings.candidates())] == [late, DEFAULTS, early]
 
 
 def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
