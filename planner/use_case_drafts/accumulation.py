@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from planner.use_case_drafts.code import calls_in, last_name
+from planner.use_case_drafts.code import argument, calls_in, last_name
 from planner.use_case_drafts.options import Options
 from planner.use_case_drafts.scope import value_of
 from planner.use_case_drafts.training_loop import TrainingLoop
@@ -25,10 +25,9 @@ def batches_per_step(
         options: Of the script.
     """
     for call in calls_in(loop.before):  # Accelerate is left out of what is simplified
-        for keyword in call.keywords:
-            if keyword.arg == _ACCELERATE and last_name(call.func) == "Accelerator":
-                text = f"{_ACCELERATE}={ast.unparse(keyword.value)}"
-                return _count(keyword.value, before, options), text
+        given = argument(call, _ACCELERATE)
+        if given is not None and last_name(call.func) == "Accelerator":
+            return _count(given, before, options), f"{_ACCELERATE}={ast.unparse(given)}"
     steps = [call for call in calls_in(loop.body) if _is_step(call, optimizer)]
     conditions = list(_conditions(loop.body, steps)) if steps else []
     if not conditions:

@@ -67,15 +67,14 @@ def _names_read_of_function(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
 ) -> set[str]:
     body = node.body if isinstance(node.body, list) else [node.body]
-    arguments = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
+    arguments = [one for one in ast.walk(node.args) if isinstance(one, ast.arg)]
     outside: list[ast.AST] = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
     if not isinstance(node, ast.Lambda):
         outside += node.decorator_list
-        outside += [
-            a.annotation for a in ast.walk(node.args) if isinstance(a, ast.arg) and a.annotation
-        ]
+        outside += [one.annotation for one in arguments if one.annotation]
         outside += [node.returns] if node.returns else []
-    return names_read(outside) | (names_read(body) - arguments - names_bound(body))
+    bound = {one.arg for one in arguments} | names_bound(body)
+    return names_read(outside) | (names_read(body) - bound)
 
 
 def names_bound(nodes: Iterable[ast.AST]) -> set[str]:
@@ -123,7 +122,7 @@ def _names_passed(statement: ast.stmt) -> set[str]:
     """Give the names that a statement gives to calls for what these do: ``init_weights(model)``."""
     match statement:
         case ast.Expr(value=ast.Call(func=func) as call) if last_name(func) not in _TELLING:
-            return names_read([*call.args, *(k.value for k in call.keywords)])
+            return names_read(given_to(call))
         case ast.For(iter=iterable, body=body) if any(_names_passed(inner) for inner in body):
             return names_read([iterable])
         case ast.With(body=body) | ast.If(body=body):
@@ -172,10 +171,10 @@ def _is_move(call: ast.Call) -> bool:
     """Whether a call moves to a device, and does not change the kind of numbers."""
     of_kind = [*call.args, *(k.value for k in call.keywords if k.arg == "dtype")]
     return not any(
-        dotted(argument).startswith(
+        dotted(one).startswith(
             ("torch.float", "torch.bfloat", "torch.half", "torch.long", "torch.int")
         )
-        for argument in of_kind
+        for one in of_kind
     )
 
 
@@ -223,6 +222,18 @@ def renamed(node: Node, new: Mapping[str, ast.expr]) -> Node:
     """Put expressions in the place of names."""
     changed: Node = _Renamer(new).visit(deepcopy(node))
     return changed
+
+
+def given_to(call: ast.Call) -> list[ast.expr]:
+    """Give the values of all arguments of a call."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """Give the value of an argument; without a position only where the call has its name."""
+    named = {keyword.arg: keyword.value for keyword in call.keywords}
+    place = len(call.args) if position is None else position
+    return named.get(name, call.args[place] if place < len(call.args) else None)
 
 
 def calls_in(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:

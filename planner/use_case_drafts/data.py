@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from planner.use_case_drafts.code import (
+    argument,
     calls_in,
     last_name,
     names_read,
@@ -47,7 +48,7 @@ class DataFinder:
         """Give the batch of the script, or what is to be filled in."""
         if self._loader is None:
             return None, ["default_batch: the samples of a batch"]
-        given = _argument(self._loader, "batch_size", 1)
+        given = argument(self._loader, "batch_size", 1)
         if given is None and any(k.arg is None for k in self._loader.keywords):
             given = self._batch_in_a_dictionary()
         elif given is None:
@@ -73,7 +74,7 @@ class DataFinder:
     def dataset(self) -> Method:
         """Give both data sets."""
         arguments = "self, data, *, train"
-        train = _argument(self._loader, "dataset", 0) if self._loader is not None else None
+        train = argument(self._loader, "dataset", 0) if self._loader is not None else None
         if self._loader is None or train is None:
             text = f"open the training samples, of {ast.unparse(self._loop.batches)}, or others"
             return Method(name="dataset", arguments=arguments, todo=(text,))
@@ -114,7 +115,7 @@ class DataFinder:
         """Give the collate function, where the loader has one."""
         if self._loader is None:
             return
-        function = _argument(self._loader, "collate_fn", 6)
+        function = argument(self._loader, "collate_fn", 6)
         if function is None or ast.unparse(function) == "None":
             return
         outer = slice_of(self._before, names_read([function]), self._scope.fixed)
@@ -129,11 +130,11 @@ class DataFinder:
         )
 
     def _remarks(self, loader: ast.Call) -> Iterator[str]:
-        sampler = _argument(loader, "sampler", 3)
+        sampler = argument(loader, "sampler", 3)
         if sampler is not None and not self._is_plain(sampler):
             text = ast.unparse(sampler)
             yield f"sampler={text} is left out: ddlplan draws each sample once an epoch"
-        if (batches := _argument(loader, "batch_sampler", 4)) is not None:
+        if (batches := argument(loader, "batch_sampler", 4)) is not None:
             yield f"batch_sampler={ast.unparse(batches)} is left out: ddlplan draws the batches"
 
     def _is_plain(self, sampler: ast.expr) -> bool:
@@ -159,7 +160,7 @@ class DataFinder:
             chosen = [loader for loader in loaders if "val" in loader[0].lower()]
         if len(chosen) == 1:
             _, statement, call = chosen[0]
-            other = _argument(call, "dataset", 0)
+            other = argument(call, "dataset", 0)
             if other is not None:
                 return other, simplified(statements_before(self._loop.others, statement)), ""
         if loaders:
@@ -216,8 +217,3 @@ def _returning(samples: ast.expr, made: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 def _assignment(name: str, value: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
-
-
-def _argument(call: ast.Call, name: str, position: int) -> ast.expr | None:
-    named = {keyword.arg: keyword.value for keyword in call.keywords}
-    return named.get(name, call.args[position] if len(call.args) > position else None)

@@ -11,7 +11,9 @@ from stat import S_ISREG
 from planner.errors import UsageError
 from planner.use_case_drafts.accumulation import batches_per_step
 from planner.use_case_drafts.code import (
+    argument,
     calls_in,
+    given_to,
     last_name,
     names_bound,
     names_read,
@@ -127,11 +129,11 @@ class _Drafter:
         for call in calls_in(self._loop.body):
             match call:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="step"), args=args):
-                    stepped |= {name} | {last_name(argument) for argument in args}
+                    stepped |= {name} | {last_name(one) for one in args}
         for statement in self._before:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                    name in stepped and _parameters_in(_arguments(call))
+                    name in stepped and _parameters_in(given_to(call))
                 ):
                     yield name, call
 
@@ -170,8 +172,8 @@ class _Drafter:
         for statement in self._before:
             match statement:
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
-                    named = [k.value for k in call.keywords if k.arg == "optimizer"]
-                    if optimizer in map(last_name, [*call.args[:1], *named]):
+                    given = argument(call, "optimizer", 0)
+                    if given is not None and last_name(given) == optimizer:
                         made.append((name in by_batch, name in at_all, call))
         if made:
             is_stepped, _, call = max(reversed(made), key=lambda one: one[:2])
@@ -198,10 +200,9 @@ class _Drafter:
         for call in calls_in(self._loop.body):
             match last_name(call.func):
                 case "clip_grad_norm_" | "clip_grad_norm":
-                    named = {k.arg: k.value for k in call.keywords}
-                    limit = named.get("max_norm", call.args[1] if len(call.args) > 1 else None)
+                    limit = argument(call, "max_norm", 1)
                     value = value_of(limit, self._options, self._before)
-                    if isinstance(value, int | float) and not {"norm_type"} & named.keys():
+                    if isinstance(value, int | float) and argument(call, "norm_type") is None:
                         return float(value), []
                     return None, [f"max_gradient_norm: {ast.unparse(call)}, line {call.lineno}"]
                 case "clip_grad_value_":
@@ -226,16 +227,12 @@ def _parameters_in(values: Sequence[ast.expr]) -> list[ast.Call]:
 
 
 def _parameters_argument(call: ast.Call) -> ast.expr:
-    return next(value for value in _arguments(call) if _parameters_in([value]))
-
-
-def _arguments(call: ast.Call) -> list[ast.expr]:
-    return [*call.args, *(keyword.value for keyword in call.keywords)]
+    return next(value for value in given_to(call) if _parameters_in([value]))
 
 
 def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:
     given = ast.Name("parameters", ast.Load())
-    args = [given if argument is first else argument for argument in call.args]
+    args = [given if one is first else one for one in call.args]
     keywords = [ast.keyword(k.arg, given if k.value is first else k.value) for k in call.keywords]
     return ast.copy_location(ast.Call(call.func, args, keywords), call)
 
@@ -244,7 +241,7 @@ def _model_of(call: ast.Call) -> str | None:
     """Give the one name whose parameters an optimizer is made of."""
     owners = {
         inner.func.value.id
-        for inner in _parameters_in(_arguments(call))
+        for inner in _parameters_in(given_to(call))
         if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name)
     }
     return owners.pop() if len(owners) == 1 else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 from copy import deepcopy
 
 from planner.use_case_drafts.code import (
+    argument,
     calls_in,
     last_name,
     names_bound,
@@ -129,7 +130,7 @@ def _as_pair(body: Sequence[ast.stmt], batch: ast.expr, model: str | None) -> li
     if len(calls) != 1 or len(_reads(body, model or "")) != 1 or len(_reads(body, inputs)) != 1:
         return None
     (call,) = calls
-    if call.keywords or [last_name(argument) for argument in call.args] != [inputs]:
+    if call.keywords or [last_name(one) for one in call.args] != [inputs]:
         return None
     names_in_use = names_read(body) | names_bound(body)
     written: list[ast.stmt] = []
@@ -187,13 +188,12 @@ def _made_anew(outer: Sequence[ast.stmt]) -> Iterator[str]:
 
 def _remarks(body: Sequence[ast.stmt]) -> Iterator[str]:
     for call in calls_in(body):
-        named = {keyword.arg: keyword.value for keyword in call.keywords}
         kind = last_name(call.func)
         if "loss" not in kind.lower() and "entropy" not in kind.lower():
             continue
-        if constant_of(named.get("reduction")) == "sum":
+        if constant_of(argument(call, "reduction")) == "sum":
             yield "the loss must be a mean: of a sum, parts of a batch do not add up"
-        if "ignore_index" in named or (
-            "weight" in named and ast.unparse(named["weight"]) != "None"
-        ):
+        weight = argument(call, "weight")
+        is_weighted = weight is not None and ast.unparse(weight) != "None"
+        if is_weighted or argument(call, "ignore_index") is not None:
             yield "give weight(batch), what the mean of this loss is over: see docs/own-model.md"
