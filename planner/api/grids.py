@@ -1,14 +1,4 @@
-"""Recorded grids: trials written to a file, and searches replayed on them.
-
-Example:
-    >>> from pathlib import Path
-    >>> from planner.api import TuneRequest, Workload, grids
-    >>> grids.export("simplebig", Path("grid.json"))  # doctest: +SKIP
-    >>> request = TuneRequest(workload=Workload(use_case="simplebig"), budget_s=180)
-    >>> found = grids.replay(Path("grid.json"), request)  # doctest: +SKIP
-    >>> found.plan.throughput_samples_per_s.median  # doctest: +SKIP
-    61.3
-"""
+"""Recorded grids: trials written to a file, and searches replayed on them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Jobs: searches and trainings that run or ran, those without a terminal included.
-
-Example:
-    >>> from planner.api import jobs
-    >>> [job.title for job in jobs.find(most=1)]  # doctest: +SKIP
-    ['ddlplan tune --use-case=simplebig']
-"""
+"""Jobs: searches and trainings that run or ran, those without a terminal included."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Machines that the database knows, with what was measured of them.
-
-Example:
-    >>> from planner.api import machines
-    >>> [machine.name for machine in machines.find()]  # doctest: +SKIP
-    ['node1', 'node2']
-"""
+"""Machines that the database knows, with what was measured of them."""
 
 from __future__ import annotations
 

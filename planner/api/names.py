@@ -1,10 +1,4 @@
-"""Names: machines, studies, plans, trainings and jobs found by a part of a name.
-
-Example:
-    >>> from planner.api import names
-    >>> [(found.kind, found.id) for found in names.find("atlas")]  # doctest: +SKIP
-    [('machine', 1), ('plan', 7)]
-"""
+"""Names: machines, studies, plans, trainings and jobs found by a part of a name."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Stored plans and their trials.
-
-Example:
-    >>> from planner.api import plans
-    >>> for plan in plans.find("simplebig"):  # doctest: +SKIP
-    ...     print(plan.stored.id, plan.stored.node, plan.stale_reasons)
-"""
+"""Stored plans and their trials."""
 
 from __future__ import annotations
 
@@ -190,9 +184,6 @@ def find_best_of_each(*, db: str = "planner.db") -> list[FoundPlan]:
         >>> [(plan.stored.use_case, plan.stored.node) for plan in plans.find_best_of_each()]
         ... # doctest: +SKIP
         [('simplebig', 'node1'), ('simplebig', 'node2')]
-
-    Args:
-        db: Database.
 
     Raises:
         NoDatabaseError: There is no database.

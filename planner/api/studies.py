@@ -1,10 +1,4 @@
-"""Studies: what was tried on a machine, and what is known of each setting.
-
-Example:
-    >>> from planner.api import studies
-    >>> [study.num_trials for study in studies.find()]  # doctest: +SKIP
-    [61, 40]
-"""
+"""Studies: what was tried on a machine, and what is known of each setting."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Sweeps: the same training with many batches on several device settings.
-
-Example:
-    >>> from planner.api import sweeps
-    >>> [record.batches for record in sweeps.find()]  # doctest: +SKIP
-    [(32, 64, 128)]
-"""
+"""Sweeps: the same training with many batches on several device settings."""
 
 from __future__ import annotations
 

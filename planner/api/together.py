@@ -1,11 +1,4 @@
-"""Hosts together: what is predicted of every set of hosts whose network was measured.
-
-Example:
-    >>> from planner.api import together
-    >>> found = together.predict("simplebig")  # doctest: +SKIP
-    >>> found.choice.chosen.hosts  # doctest: +SKIP
-    ('node1', 'node2')
-"""
+"""Hosts together: what is predicted of every set of hosts whose network was measured."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Trainings that were started, with their epochs and the use of their hosts.
-
-Example:
-    >>> from planner.api import trainings
-    >>> [training.id for training in trainings.find()]  # doctest: +SKIP
-    [2, 1]
-"""
+"""Trainings that were started, with their epochs and the use of their hosts."""
 
 from __future__ import annotations
 

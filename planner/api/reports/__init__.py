@@ -1,10 +1,4 @@
-"""Papers' tables with this database's figures beside the published ones.
-
-Example:
-    >>> from planner.api import reports
-    >>> [section.name for section in reports.make()]  # doctest: +SKIP
-    ['lerat_2022', 'mnist_batches', 'cifar_scaling']
-"""
+"""Papers' tables with this database's figures beside the published ones."""
 
 from __future__ import annotations
 
