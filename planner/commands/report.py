@@ -27,16 +27,7 @@ def make_report(
     place: Path | None,
     formats: Sequence[str],
 ) -> None:
-    """Show the papers' tables, and write their files where a folder is named.
-
-    Args:
-        request: Which papers, and what may be measured for them.
-        db: Database.
-        out: Where the command writes.
-        measures: Whether to measure what is not stored.
-        place: Folder of the files; ``None`` where only text is wanted.
-        formats: Of the files.
-    """
+    """Show the papers' tables, and write their files where a folder is named as their place."""
     folder = None if place is None else ReportFolder(place)
     if folder is not None:
         folder.check(possible_names(reports.make(request.papers, db=db), formats))

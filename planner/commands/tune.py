@@ -59,14 +59,7 @@ def _show(result: TuneResult, request: TuneRequest, hosts: Hosts, db: str, out: 
 
 
 def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None = None) -> None:
-    """Show what was found on one machine.
-
-    Args:
-        result: What was found.
-        then: What to type next.
-        out: Where to write it.
-        steps: How the steps of a script were recognised; ``None`` of a use case.
-    """
+    """Show what was found on one machine; of a script, also how its steps were recognised."""
     (node,) = result.nodes
     assert node.outcome is not None
     for warning in node.outcome.warnings:
@@ -77,13 +70,7 @@ def show_here(result: TuneResult, then: str, out: Output, *, steps: str | None =
 
 
 def show_hosts(result: TuneResult, then: str, out: Output) -> None:
-    """Show what was found on several hosts.
-
-    Args:
-        result: What was found.
-        then: What to type next.
-        out: Where to write it.
-    """
+    """Show what was found on several hosts, and what to type then."""
     for node in result.nodes:
         for warning in () if node.outcome is None else node.outcome.warnings:
             out.warn(f"{node.host}: {warning}")

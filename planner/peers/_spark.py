@@ -54,12 +54,7 @@ def _find_java_obstacle() -> str | None:
 
 
 def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
-    """Give the driver, and a standalone cluster where there are several hosts.
-
-    Args:
-        setup: Of the peer.
-        script: The training script with its options.
-    """
+    """Give the driver, and a standalone cluster where there are several hosts."""
     environment = {
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_DIRS": str(setup.folder / "spark"),
