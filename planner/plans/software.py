@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 
@@ -26,3 +29,17 @@ def _installed_version(package: str) -> str:
 def release_series(full_version: str) -> str:
     """Cut a version to major.minor: ``2.15.0+cpu`` gives ``2.15``."""
     return ".".join(full_version.split("+")[0].split(".")[:2])
+
+
+def measurement_key(facts: Sequence[object], software: Mapping[str, str]) -> str:
+    """Name everything that makes measurements comparable, the same in every process.
+
+    Args:
+        facts: All but the software, as values that JSON can hold.
+        software: Its versions. A bug-fix release of Python makes no step faster.
+    """
+    named = dict(software)
+    if "python" in named:
+        named["python"] = release_series(named["python"])
+    text = json.dumps([*facts, named], sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()

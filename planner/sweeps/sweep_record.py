@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from launch.plan import Plan
 from launch.reports import EpochDone
-from planner.plans.software import release_series
+from planner.plans.software import measurement_key
 from planner.trials.result import Outcome
 from probes.hardware import Hardware
 from probes.timing import Measurement
@@ -118,9 +116,6 @@ class SweepRecord:
     @property
     def key(self) -> str:
         """Name of everything that a sweep goes on with, the same in every process."""
-        software = dict(self.software)
-        if "python" in software:
-            software["python"] = release_series(software["python"])
         facts = [
             self.use_case_digest,
             self.data,
@@ -130,10 +125,8 @@ class SweepRecord:
             [repr(setting.plan) for setting in self.settings],
             self.node,
             self.fingerprint,
-            software,
         ]
-        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        return measurement_key(facts, self.software)
 
     @property
     def size(self) -> int:

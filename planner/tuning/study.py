@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from launch.case_facts import CaseFacts
-from planner.plans.software import release_series
+from planner.plans.software import measurement_key
 from planner.search.likeness import SimilarTrials
 from planner.trials.result import TrialResult
 
@@ -48,12 +46,8 @@ class Study:
     @property
     def key(self) -> str:
         """Name of everything that makes trials comparable, the same in every process."""
-        software = dict(self.software)
-        if "python" in software:  # a bug-fix release of Python makes no step faster
-            software["python"] = release_series(software["python"])
-        facts = [self.data, self.node, self.fingerprint, self.precision, software]
-        text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
-        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        facts = [self.data, self.node, self.fingerprint, self.precision]
+        return measurement_key(facts, self.software)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
