@@ -31,7 +31,6 @@ from planner.peer_runs.result import ComparedHost, Comparison
 from planner.peer_runs.supervisor import SupervisorRequest
 from planner.peer_runs.trainings import OwnTraining, OwnTrainingOnHosts
 from planner.peers import load_peer
-from planner.peers._base import PeerHost
 from planner.plans.software import current_software
 from planner.plans.stored_plan import find_best, stale_reasons, utc_now
 from planner.store import Store
@@ -198,12 +197,12 @@ def _compare_here(
             finally:
                 contender.close()
 
-        here = PeerHost(name=name, address="127.0.0.1", cores=node.cpu.usable_cores)
+        cores = node.cpu.usable_cores
         launcher = PeerLauncher(
             request,
             plan,
             plan.node_batch,
-            [ReachableHost(host=hosts.machines[0], peer_host=here)],
+            [ReachableHost(host=hosts.machines[0], address="127.0.0.1", cores=cores)],
             MpiSettings(mpirun=hosts.access.mpirun, allow_root=hosts.access.allow_root),
             starts_here=True,
             on_poll=cancellation.check,
@@ -226,11 +225,8 @@ def _compare_on_hosts(
     peer_hosts = [
         ReachableHost(
             host=host,
-            peer_host=PeerHost(
-                name=host.name,
-                address=checked.addresses[host.name],
-                cores=nodes[host.name].cpu.usable_cores,
-            ),
+            address=checked.addresses[host.name],
+            cores=nodes[host.name].cpu.usable_cores,
         )
         for host in placement.hosts
     ]

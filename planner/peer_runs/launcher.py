@@ -18,7 +18,7 @@ from launch.plan import Plan
 from planner.peer_runs.processes import PeerProcesses, SupervisedHost
 from planner.peer_runs.request import CompareRequest, Setting
 from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
-from planner.peers._base import Peer, PeerHost, PeerSetup, PeerStart
+from planner.peers._base import Peer, PeerSetup, PeerStart
 
 _THREADS = "OMP_NUM_THREADS"
 _LOWEST_PORT, _NUM_PORTS = 20000, 10000
@@ -31,7 +31,12 @@ class ReachableHost:
     """A host with what peers have to know of it."""
 
     host: Host
-    peer_host: PeerHost
+
+    address: str
+    """At which the others reach it."""
+
+    cores: int
+    """That can be used."""
 
 
 class PeerLauncher:
@@ -69,7 +74,7 @@ class PeerLauncher:
 
     def make_setup(self, peer: Peer, setting: Setting) -> PeerSetup:
         """Give what a peer is told. The folder is new with each call."""
-        cores = min(one.peer_host.cores for one in self._hosts)
+        cores = min(one.cores for one in self._hosts)
         usual, plan = peer.default_processes(cores), self._plan
         processes, threads = usual, None
         if setting is Setting.OURS:
@@ -77,7 +82,7 @@ class PeerLauncher:
             threads = max(1, plan.threads // processes)
         setup = PeerSetup(
             workload=self._request.workload,
-            hosts=tuple(one.peer_host for one in self._hosts),
+            addresses=tuple(one.address for one in self._hosts),
             node_batch=self._node_batch,
             processes=processes,
             threads=threads,
@@ -100,7 +105,7 @@ class PeerLauncher:
         wanted: list[tuple[Host | None, str | None, list[PeerStart]]] = [
             (
                 None if self._starts_here and number == 0 else one.host,
-                one.peer_host.address,
+                one.address,
                 [start for start in starts if start.host == number],
             )
             for number, one in enumerate(self._hosts)

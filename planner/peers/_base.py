@@ -20,26 +20,13 @@ SCRIPTS = Path(__file__).with_name("scripts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PeerHost:
-    """A machine on which a peer trains."""
-
-    name: str
-
-    address: str
-    """At which the others reach it."""
-
-    cores: int
-    """That can be used."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSetup:
     """What a peer is told; ``None`` leaves it at its default."""
 
     workload: Workload
 
-    hosts: tuple[PeerHost, ...]
-    """In the order of their ranks."""
+    addresses: tuple[str, ...]
+    """Of the hosts, at which the others reach them, in the order of their ranks."""
 
     node_batch: int
     """Samples of a step on each host, over all its processes."""
@@ -70,14 +57,9 @@ class PeerSetup:
     not start it."""
 
     @property
-    def first(self) -> PeerHost:
-        """Host of the first process."""
-        return self.hosts[0]
-
-    @property
     def world_size(self) -> int:
         """Processes on all hosts."""
-        return self.processes * len(self.hosts)
+        return self.processes * len(self.addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +130,7 @@ class Peer(ABC):
         for module in self.modules:
             if (why := find_malicious_release(module)) is not None:
                 return why
-        if len(setup.hosts) > 1 and not self.is_for_hosts:
+        if len(setup.addresses) > 1 and not self.is_for_hosts:
             return "it trains on one host: leave out --hosts"
         if self.needs_mpirun and not setup.mpirun:
             return "mpirun refuses to run as root: pass --allow-run-as-root in a container"
@@ -194,11 +176,11 @@ def torchrun_starts(setup: PeerSetup, program: Sequence[str]) -> list[PeerStart]
     torchrun += ["--nproc-per-node", str(setup.processes)]
     if setup.is_local:
         return [PeerStart(command=[*torchrun, "--standalone", *program])]
-    torchrun += ["--nnodes", str(len(setup.hosts)), "--master-addr", setup.first.address]
+    torchrun += ["--nnodes", str(len(setup.addresses)), "--master-addr", setup.addresses[0]]
     torchrun += ["--master-port", str(setup.ports[0])]
     return [
         PeerStart(command=[*torchrun, "--node-rank", str(number), *program], host=number)
-        for number in range(len(setup.hosts))
+        for number in range(len(setup.addresses))
     ]
 
 

@@ -69,12 +69,12 @@ def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
     files = {"spark-defaults.conf": _lock()}
     run = [str(_spark_home() / "bin" / "spark-class")]
     port = str(setup.ports[0])
-    first = {**environment, "SPARK_LOCAL_IP": setup.first.address}
-    master = f"spark://{setup.first.address}:{port}"
+    first = {**environment, "SPARK_LOCAL_IP": setup.addresses[0]}
+    master = f"spark://{setup.addresses[0]}:{port}"
     starts = [
         PeerStart(
             command=[
-                *(*run, "org.apache.spark.deploy.master.Master", "--host", setup.first.address),
+                *(*run, "org.apache.spark.deploy.master.Master", "--host", setup.addresses[0]),
                 *("--port", port, "--webui-port", "0"),
             ],
             environment={**first, "SPARK_MASTER_OPTS": f"-Dspark.worker.timeout={_STANDS_STILL_S}"},
@@ -84,17 +84,17 @@ def _spark_starts(setup: PeerSetup, script: Sequence[str]) -> list[PeerStart]:
     starts += [
         PeerStart(
             command=[
-                *(*run, "org.apache.spark.deploy.worker.Worker", "--host", host.address),
+                *(*run, "org.apache.spark.deploy.worker.Worker", "--host", address),
                 *("--cores", str(setup.processes), "--memory", _MEMORY, "--webui-port", "0"),
                 master,
             ],
             host=number,
-            environment={**environment, "SPARK_LOCAL_IP": host.address},
+            environment={**environment, "SPARK_LOCAL_IP": address},
             files=files,
         )
-        for number, host in enumerate(setup.hosts)
+        for number, address in enumerate(setup.addresses)
     ]
-    driver = [sys.executable, *script, "--master", master, "--driver-host", setup.first.address]
+    driver = [sys.executable, *script, "--master", master, "--driver-host", setup.addresses[0]]
     return [*starts, PeerStart(command=driver, environment=first, files=files)]
 
 

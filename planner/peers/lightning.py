@@ -21,13 +21,13 @@ class Lightning(Peer):
         return 1
 
     def starts(self, setup: PeerSetup) -> list[PeerStart]:
-        options = ("--processes", str(setup.processes), "--nodes", str(len(setup.hosts)))
+        options = ("--processes", str(setup.processes), "--nodes", str(len(setup.addresses)))
         command = [sys.executable, *self.training_command(setup, *options)]
         if setup.is_local:
             return [PeerStart(command=command, environment=_NO_MPI)]
         # What Lightning's guide has for a cluster without a scheduler.
-        where = {"MASTER_ADDR": setup.first.address, "MASTER_PORT": str(setup.ports[0]), **_NO_MPI}
+        where = {"MASTER_ADDR": setup.addresses[0], "MASTER_PORT": str(setup.ports[0]), **_NO_MPI}
         return [
             PeerStart(command=command, host=number, environment={**where, "NODE_RANK": str(number)})
-            for number in range(len(setup.hosts))
+            for number in range(len(setup.addresses))
         ]

@@ -52,21 +52,21 @@ class RayTrain(Peer):
         driver = [sys.executable, *self.training_command(setup, *options)]
         if setup.is_local:
             return [PeerStart(command=driver, environment=environment)]
-        head = f"{setup.first.address}:{setup.ports[0]}"
+        head = f"{setup.addresses[0]}:{setup.ports[0]}"
         starts = [
             PeerStart(
                 command=[
                     *(find_program("ray"), "start", "--block", "--disable-usage-stats"),
-                    *("--num-cpus", cores, "--node-ip-address", host.address),
+                    *("--num-cpus", cores, "--node-ip-address", address),
                     *_ANY_PORTS,
                     *(_head_options(setup) if number == 0 else ("--address", head)),
                 ],
                 host=number,
                 environment=environment,
             )
-            for number, host in enumerate(setup.hosts)
+            for number, address in enumerate(setup.addresses)
         ]
-        join = [*driver, "--address", head, "--nodes", str(len(setup.hosts))]
+        join = [*driver, "--address", head, "--nodes", str(len(setup.addresses))]
         return [*starts, PeerStart(command=join, environment=environment)]
 
 

@@ -29,8 +29,8 @@ class TensorFlow(Peer):
 
     def starts(self, setup: PeerSetup) -> list[PeerStart]:
         workers = [
-            f"{host.address}:{setup.ports[number]}"
-            for host in setup.hosts
+            f"{address}:{setup.ports[number]}"
+            for address in setup.addresses
             for number in range(setup.processes)
         ]
         threads = () if setup.threads is None else ("--threads", str(setup.threads))

@@ -13,12 +13,12 @@ from planner.errors import TrainingFailedError
 from planner.peer_runs.comparer import Comparer
 from planner.peer_runs.processes import PeerFailedError
 from planner.peer_runs.request import CompareRequest, Setting
-from planner.peers._base import PeerHost, PeerSetup
+from planner.peers._base import PeerSetup
 from planner.peers._reports import PeerBegun, PeerStepDone
 
 SETUP = PeerSetup(
     workload=Workload(use_case="simplebig"),
-    hosts=(PeerHost(name="vm", address="127.0.0.1", cores=2),),
+    addresses=("127.0.0.1",),
     node_batch=32,
     processes=1,
     folder=Path("peer"),

@@ -18,24 +18,24 @@ from planner.peer_runs.processes import PeerProcesses, SupervisedHost
 from planner.peer_runs.supervisor import SupervisedCommand, SupervisorRequest
 from planner.peer_runs.trainings import PeerTraining
 from planner.peers import load_peer, peer_names
-from planner.peers._base import PeerHost, PeerSetup
+from planner.peers._base import PeerSetup
 
 ALWAYS_THERE = {"plain", "ddp", "run_cpu"}
 """They come with PyTorch."""
 
-LOCAL = (PeerHost(name="localhost", address="127.0.0.1", cores=2),)
-TWO = tuple(PeerHost(name=f"node{i}", address=f"10.0.0.{i}", cores=2) for i in (1, 2))
+LOCAL = ("127.0.0.1",)
+TWO = ("10.0.0.1", "10.0.0.2")
 
 
-def make_setup(peer, hosts=LOCAL, **changes):
+def make_setup(peer, addresses=LOCAL, **changes):
     known = {
         "workload": Workload(use_case="simplebig", data="/photos"),
-        "hosts": hosts,
+        "addresses": addresses,
         "node_batch": 32,
         "processes": peer.default_processes(2),
         "folder": Path("/scratch"),
         "ports": tuple(range(40000, 40010)),
-        "is_local": len(hosts) == 1,
+        "is_local": len(addresses) == 1,
         "mpirun": ("mpirun",),
     }
     return PeerSetup(**(known | changes))

@@ -18,7 +18,6 @@ from planner.peer_runs.launcher import PeerLauncher, ReachableHost
 from planner.peer_runs.request import CompareRequest, Setting
 from planner.peer_runs.trainings import PeerTraining
 from planner.peers import load_peer, peer_names
-from planner.peers._base import PeerHost
 
 CASES = (f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady", "mnist_cnn")
 """Not every peer has a model of the first."""
@@ -33,10 +32,7 @@ def make_launcher(peer, case, addresses, ssh_config=None):
         Plan(strategy="sequential", node_batch=NODE_BATCH),
         NODE_BATCH,
         [
-            ReachableHost(
-                host=Host(name=name, line=line),
-                peer_host=PeerHost(name=name, address=address, cores=2),
-            )
+            ReachableHost(host=Host(name=name, line=line), address=address, cores=2)
             for line, (name, address) in enumerate(addresses.items(), start=1)
         ],
         MpiSettings(ssh_config=ssh_config, allow_root=True),
