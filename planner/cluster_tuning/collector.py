@@ -18,7 +18,6 @@ from planner.cluster_tuning.reports import (
     NodeProbed,
 )
 from planner.errors import NoDatabaseError, NoPlanError
-from planner.exit_codes import BUG, classify_error
 from planner.plans.stored_plan import utc_now
 from planner.store import Store
 from planner.trials.reports import Listener, StudyOpened, TrialEnded
@@ -148,9 +147,7 @@ class Collector:
                     node.findings, self.store.get().plans, interrupted=is_cut_short
                 )
             except NoPlanError as error:
-                code, kind = classify_error(error) or (BUG, "bug")
-                failure = NodeFailed(code=code, error=kind, message=str(error))
-                node.failure = node.failure or failure
+                node.failure = node.failure or NodeFailed.of(error)
 
     def _begin_study(self, node: NodeState, facts: CaseFacts) -> None:
         assert self.request is not None

@@ -47,7 +47,7 @@ from planner.cluster_tuning.reports import (
     NodeReport,
 )
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
-from planner.exit_codes import BUG, classify_error
+from planner.exit_codes import classify_error
 from probes import codec
 from probes.node import probe
 
@@ -145,7 +145,9 @@ def _run_part(
                 leads = node.leader == rank
                 search_node(node, task.request, task.software, directives, send, lock, leads=leads)
     except Exception as error:  # noqa: BLE001 - the other nodes go on, whatever happened here
-        send(_failure(error))
+        if classify_error(error) is None:
+            traceback.print_exc()
+        send(NodeFailed.of(error))
     else:
         send(NodeDone())
 
@@ -186,15 +188,6 @@ def _lock_in_turn(
 def _describe_command(task: ClusterTask) -> str:
     use_case = "" if task.request is None else f" --use-case {task.request.workload.use_case}"
     return f"ddlplan {task.purpose} --hosts, of {len(task.nodes)} hosts{use_case}"
-
-
-def _failure(error: Exception) -> NodeFailed:
-    verdict = classify_error(error)
-    if verdict is None:
-        traceback.print_exc()
-    code, word = verdict or (BUG, "bug")
-    message = " ".join(str(error).split()) or type(error).__name__
-    return NodeFailed(code=code, error=word, message=message)
 
 
 def _send_report(report: Report) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.reports import Report
+from planner.exit_codes import BUG, classify_error
 from probes.hardware import Hardware
 from probes.network.all_reduce import AllReduce
 from probes.network.links import Link
@@ -82,6 +83,13 @@ class NodeFailed(Report):
 
     is_lost: bool = False
     """Whether the host did not say so itself: it does not answer any more."""
+
+    @classmethod
+    def of(cls, error: Exception) -> NodeFailed:
+        """Say of an error what the command on one machine says."""
+        code, word = classify_error(error) or (BUG, "bug")
+        message = " ".join(str(error).split()) or type(error).__name__
+        return cls(code=code, error=word, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
