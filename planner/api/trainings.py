@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
-from launch.reports import OnnxSaved
 from launch.system.log_part import MOST_LOG_BYTES, LogPart
-from planner.cancellation import Cancellation
-from planner.jobs import exporting
+from planner.jobs.exporting import export_onnx as export_onnx
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
 from planner.store import Store
 from planner.supervision.states import true_trainings
 from planner.trainings import logs
 from planner.trainings.logs import TrainingLog
-from planner.trials.reports import Listener, ignore
 
 
 def find(
@@ -142,28 +138,3 @@ def read_log(
     with Store.open(db, create=False) as store:
         record = store.trainings.get(training_id)
     return logs.read_log(record, name, offset, most_bytes)
-
-
-def export_onnx(
-    run: Path,
-    path: Path,
-    *,
-    data: Path | None = None,
-    best: bool = False,
-    listener: Listener = ignore,
-    cancellation: Cancellation | None = None,
-) -> OnnxSaved:
-    """Write the model of a run as an ONNX file, and compare it with PyTorch.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from planner.api import trainings
-        >>> saved = trainings.export_onnx(Path("runs/1"), Path("model.onnx"))  # doctest: +SKIP
-        >>> saved.largest_difference  # doctest: +SKIP
-        2.4e-07
-
-    The arguments and errors are those of `planner.jobs.exporting.export_onnx`.
-    """
-    return exporting.export_onnx(
-        run, path, data=data, best=best, listener=listener, cancellation=cancellation
-    )

@@ -35,9 +35,16 @@ def export_onnx(
     listener: Listener = ignore,
     cancellation: Cancellation | None = None,
 ) -> OnnxSaved:
-    """Write the model of a run as an ONNX file, in place of what was there.
+    """Write the model of a run as an ONNX file, in place of what was there, and check it.
 
     The use case is the one that ``job.json`` in the folder names: its code is run.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from planner.api import trainings
+        >>> saved = trainings.export_onnx(Path("runs/1"), Path("model.onnx"))  # doctest: +SKIP
+        >>> saved.largest_difference  # doctest: +SKIP
+        2.4e-07
 
     Args:
         run: Folder of the run.
