@@ -82,7 +82,7 @@ class PointTraining:
         """Start its workers and make the first step, which does not count."""
         started = time.monotonic()
         try:
-            self.contender = runner.start_training(self.plan, self.epochs, self._take)
+            self.contender = runner.start(self.plan, epochs=self.epochs, on_report=self._take)
             self._make_steps(1, _UNKNOWN_LIMIT_S)
         except TrialFailedError as failure:
             self._fail(failure)

@@ -156,22 +156,18 @@ class TrialRunner:
                 if isinstance(event, ReportReceived):
                     yield event.report
 
-    def start(self, plan: Plan) -> RunningContender:
-        """Start the processes of a plan, which then make steps as they are told to.
-
-        Raises:
-            TrialFailedError: The plan cannot be started here.
-        """
-        return RunningContender(plan, self._workload, self._node, self._servers, self._cancellation)
-
-    def start_training(
-        self, plan: Plan, epochs: int, on_report: Callable[[Report], None]
+    def start(
+        self,
+        plan: Plan,
+        *,
+        epochs: int | None = None,
+        on_report: Callable[[Report], None] = lambda _: None,
     ) -> RunningContender:
-        """Start the training of a plan as a launch has it, which makes steps as it is told to.
+        """Start the processes of a plan, which then make steps as they are told to.
 
         Args:
             plan: What is run.
-            epochs: To train; after each one it validates.
+            epochs: Of a training with validations, as a launch has it; ``None``: steps without end.
             on_report: Receives what the workers report.
 
         Raises:

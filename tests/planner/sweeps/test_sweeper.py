@@ -22,7 +22,7 @@ class EventfulRunner:
 
     events: list[str]
 
-    def start_training(self, plan, epochs, listener):
+    def start(self, plan, *, epochs, on_report):
         return EventfulContender(self.events)
 
 
