@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from statistics import NormalDist
 
 from launch.plan import Plan
 from planner.trials.comparison import PairNoise, compare_results
@@ -88,4 +89,4 @@ def chance_above_one(value: Interval) -> float:
     deviation = math.log(value.high / value.low) / (2 * NORMAL_95)
     if deviation == 0:
         return float(value.median > 1)
-    return 0.5 * (1 + math.erf(math.log(value.median) / deviation / math.sqrt(2)))
+    return NormalDist().cdf(math.log(value.median) / deviation)
