@@ -13,16 +13,13 @@ import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 _TAG = 78
 _POLL_INTERVAL_S = 0.02
-_CLOSED = 0
 
 
 class Mailbox:
@@ -100,27 +97,23 @@ class Mailbox:
 
 
 class _Channel:
-    """Both directions between this rank and one other. A document follows its length."""
+    """Both directions between this rank and one other. After an empty message none comes."""
 
     def __init__(self, comm: MPI.Comm, rank: int) -> None:
         self.outbox: SimpleQueue[bytes] = SimpleQueue()
         self._comm = comm
         self._rank = rank
-        self._pending_sends: list[tuple[MPI.Request, Any]] = []
-        self._length = np.zeros(1, dtype=np.int64)
-        self._pending_receive: MPI.Request | None = comm.Irecv(self._length, rank, _TAG)
-        self._body: np.ndarray[Any, np.dtype[np.uint8]] | None = None
-        self._has_sent_close = False
+        self._pending_sends: list[MPI.Request] = []
+        self._arriving: MPI.Request | None = None
+        self._has_sent_close = self._has_received_close = False
 
     def poll(self) -> list[bytes]:
         """Send and receive what can be now; give what has arrived."""
         while not self.outbox.empty():
-            self._start_sending(self.outbox.get())
-        self._pending_sends = [
-            (request, buffer) for request, buffer in self._pending_sends if not request.Test()
-        ]
+            self._send(self.outbox.get())
+        self._pending_sends = [one for one in self._pending_sends if not one.Test()]
         arrived = []
-        while (document := self._receive()) is not None:
+        while document := self._receive():
             arrived.append(document)
         return arrived
 
@@ -128,27 +121,21 @@ class _Channel:
         """Say that nothing more comes; tell whether the other has said so and all is sent."""
         if not self._has_sent_close and self.outbox.empty():
             self._has_sent_close = True
-            self._send(np.array([_CLOSED], dtype=np.int64))
-        return self._has_sent_close and self._pending_receive is None and not self._pending_sends
+            self._send(b"")
+        return self._has_sent_close and self._has_received_close and not self._pending_sends
 
-    def _start_sending(self, document: bytes) -> None:
-        self._send(np.array([len(document)], dtype=np.int64))
-        self._send(np.frombuffer(document, dtype=np.uint8))
-
-    def _send(self, values: Any) -> None:
-        self._pending_sends.append((self._comm.Isend(values, self._rank, _TAG), values))
+    def _send(self, document: bytes) -> None:
+        self._pending_sends.append(self._comm.isend(document, self._rank, _TAG))
 
     def _receive(self) -> bytes | None:
-        if self._pending_receive is None or not self._pending_receive.Test():
-            return None
-        if self._body is None:
-            if self._length[0] == _CLOSED:
-                self._pending_receive = None
+        if self._arriving is None:
+            message = self._comm.improbe(self._rank, _TAG)
+            if message is None:
                 return None
-            self._body = np.empty(int(self._length[0]), dtype=np.uint8)
-            self._pending_receive = self._comm.Irecv(self._body, self._rank, _TAG)
-            return self._receive()
-        document = self._body.tobytes()
-        self._body = None
-        self._pending_receive = self._comm.Irecv(self._length, self._rank, _TAG)
+            self._arriving = message.irecv()
+        has_arrived, found = self._arriving.test()
+        if not has_arrived:
+            return None
+        self._arriving, document = None, bytes(found or b"")
+        self._has_received_close = not document
         return document
