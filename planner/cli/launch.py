@@ -24,7 +24,6 @@ from planner.cli.options import (
     hosts_option,
     named,
     option,
-    output_option,
     plan_option,
     what_option,
 )
@@ -154,7 +153,7 @@ def launch(
     allow_run_as_root: AllowRoot = False,
     onnx: Annotated[
         Path | None,
-        output_option(
+        option(
             "--onnx",
             help_="Export the trained model to this ONNX file.",
             parser=named,
@@ -163,7 +162,7 @@ def launch(
     ] = None,
     tensorboard: Annotated[
         Path | None,
-        output_option(
+        option(
             "--tensorboard",
             help_="Folder for TensorBoard's event files; each run has its own in it.",
             parser=named,

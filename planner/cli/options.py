@@ -46,7 +46,6 @@ what_option = partial(option, group="What to train")
 search_option = partial(option, group="Search")
 plan_option = partial(option, group="Plan")
 faults_option = partial(option, group="Checkpoints and faults")
-output_option = partial(option, group="Output")
 hosts_option = partial(option, group="Hosts")
 serve_option = partial(option, group="Server")
 
