@@ -155,8 +155,7 @@ def _tune_here(
             else:
                 findings = Findings(request, prepared.facts, node, software, store.studies)
                 tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
-                interrupted = tuner.search()
-                outcome = conclude(findings, store.plans, interrupted=interrupted)
+                outcome = conclude(findings, store.plans, interrupted=tuner.search())
             launch_plan_id = find_launch_plan_id(store, outcome.plan)
     found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
     return TuneResult(

@@ -154,8 +154,7 @@ def tune_script(
 
                 checked_s = time.monotonic() - started
                 tuner = Tuner(findings, run.start, end_with_own_error, checked_s=checked_s)
-                interrupted = tuner.search()
-                outcome = conclude(findings, store.plans, interrupted=interrupted)
+                outcome = conclude(findings, store.plans, interrupted=tuner.search())
                 launch_plan_id = find_launch_plan_id(store, outcome.plan)
     tuned = TuneResult(
         nodes=(NodeTuneResult(host=node.node, outcome=outcome),),
