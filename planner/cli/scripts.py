@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +26,8 @@ _OF_SCRIPTS = ("seed", "batch_size")
 _NO_JSON = ("nan", "inf", "-inf")
 """Numbers that no database holds: they stay texts."""
 
+_script_option = partial(option, group="A script as it is")
+
 Command = Annotated[
     list[str] | None,
     typer.Argument(
@@ -36,41 +39,31 @@ Command = Annotated[
 ]
 Choices = Annotated[
     list[str] | None,
-    option(
+    _script_option(
         "--choices",
         help_="Values of a {placeholder}, yours first: batch=32,64,128; may be repeated.",
-        group="A script as it is",
         metavar="NAME=A,B",
     ),
 ]
 StepRegex = Annotated[
     str | None,
-    option(
-        "--step-regex",
-        help_="Count lines of its output that match as steps.",
-        group="A script as it is",
-        metavar="REGEX",
+    _script_option(
+        "--step-regex", help_="Count lines of its output that match as steps.", metavar="REGEX"
     ),
 ]
-NoPython = Annotated[
-    bool,
-    option("--no-python", help_="Time whole runs of any program.", group="A script as it is"),
-]
+NoPython = Annotated[bool, _script_option("--no-python", help_="Time whole runs of any program.")]
 Patch = Annotated[
     list[str] | None,
-    option(
+    _script_option(
         "--patch",
         help_="Also vary settings of its data loader, model, or both: loader,model.",
-        group="A script as it is",
         metavar="PART",
     ),
 ]
 InPlace = Annotated[
     bool,
-    option(
-        "--in-place",
-        help_="Run trials in this folder itself, not in a private view of it.",
-        group="A script as it is",
+    _script_option(
+        "--in-place", help_="Run trials in this folder itself, not in a private view of it."
     ),
 ]
 
