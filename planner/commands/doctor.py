@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 
 from launch.errors import HostUnreachableError, LaunchError
 from launch.hosts.findings import Finding, FindingFactory
@@ -13,6 +12,7 @@ from launch.mpi.mpirun import find_mpirun, needs_root_option
 from launch.system.cache import cache_folder
 from planner.errors import NoDatabaseError, StoreError
 from planner.jobs.hosts import HostAccess
+from planner.plans.software import find_version
 from planner.records.job_record import JobKind
 from planner.report.output import Output
 from planner.report.table import Column
@@ -68,9 +68,9 @@ def finding_json(finding: Finding) -> dict[str, str]:
 
 def _software(findings: FindingFactory) -> Iterator[Finding]:
     for package in _PACKAGES:
-        try:
-            yield findings.ok(package, version(package))
-        except PackageNotFoundError:
+        if (found := find_version(package)) is not None:
+            yield findings.ok(package, found)
+        else:
             yield findings.fail(package, f"not installed: pip install {package}")
 
 

@@ -7,12 +7,12 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
 from launch.use_cases._imports import find_malicious_release
 from launch.workload import Workload
+from planner.plans.software import find_version
 
 _INSTALL = "pip install 'ddlplan[peers]'"
 
@@ -111,10 +111,7 @@ class Peer(ABC):
     @property
     def version(self) -> str | None:
         """Version of its package, ``None`` where it is not installed."""
-        try:
-            return version(self.distribution)
-        except PackageNotFoundError:
-            return None
+        return find_version(self.distribution)
 
     def default_processes(self, cores: int) -> int:
         """Give how many processes its users start on a host, by its guide: one for each core."""

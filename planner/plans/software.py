@@ -15,15 +15,16 @@ def current_software() -> dict[str, str]:
     Read from the installed packages: importing torch takes seconds, and its own version ends in
     a build tag (``+cpu``) that the package's does not have.
     """
-    packages = {name: _installed_version(name) for name in ("torch", "ddlplan")}
+    packages = {name: find_version(name) or "unknown" for name in ("torch", "ddlplan")}
     return {"python": platform.python_version()} | packages
 
 
-def _installed_version(package: str) -> str:
+def find_version(package: str) -> str | None:
+    """Give the version of a package, ``None`` where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "unknown"
+        return None
 
 
 def release_series(full_version: str) -> str:
