@@ -30,7 +30,7 @@ def start_by_worth(start: StartContender, worth: Worth) -> StartContender:
 def in_real_time(findings: Findings, worth: Worth) -> Findings:
     """Give findings with the times of their steps as they were."""
     return findings.with_results(
-        [_scaled(result, _of(result, worth)) for result in findings.results]
+        [_scaled(result, worth(result.plan.node_batch)) for result in findings.results]
     )
 
 
@@ -54,7 +54,8 @@ class WeighedTrials:
 
     def add_trial(self, study_id: int, result: TrialResult) -> AddedTrial:
         """Keep a trial with the times that its steps took."""
-        return self._trials.add_trial(study_id, _scaled(result, _of(result, self._worth)))
+        worth = self._worth(result.plan.node_batch)
+        return self._trials.add_trial(study_id, _scaled(result, worth))
 
     def later_trials(self, study_id: int, after: int) -> LaterTrials:
         """Give what others have added."""
@@ -63,7 +64,7 @@ class WeighedTrials:
         return replace(found, own=own, similar=())
 
     def _weighed(self, result: TrialResult) -> TrialResult:
-        return _scaled(result, 1 / _of(result, self._worth))
+        return _scaled(result, 1 / self._worth(result.plan.node_batch))
 
 
 class _WeighedContender:
@@ -94,10 +95,6 @@ class _WeighedContender:
 
     def close(self) -> None:
         self._contender.close()
-
-
-def _of(result: TrialResult, worth: Worth) -> float:
-    return worth(result.plan.node_batch)
 
 
 def _scaled(result: TrialResult, factor: float) -> TrialResult:
