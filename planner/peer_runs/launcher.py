@@ -74,8 +74,8 @@ class PeerLauncher:
 
     def make_setup(self, peer: Peer, setting: Setting) -> PeerSetup:
         """Give what a peer is told. The folder is new with each call."""
-        cores = min(one.cores for one in self._hosts)
-        usual, plan = peer.default_processes(cores), self._plan
+        plan, cores = self._plan, min(one.cores for one in self._hosts)
+        usual = 1 if peer.is_one_process else cores
         processes, threads = usual, None
         if setting is Setting.OURS:
             processes = plan.processes if min(usual, plan.processes) > 1 else usual

@@ -94,6 +94,8 @@ class Peer(ABC):
         script: File in ``scripts``.
         is_for_hosts: Whether it trains on several hosts too.
         needs_mpirun: Whether mpirun starts it.
+        is_one_process: Whether its users start one process on a host, by its guide, and not one for
+            each core.
         listens_everywhere: Whether a server of it listens on all addresses of a host, and has no
             option for one: it trains on several hosts only where each has one network.
     """
@@ -103,6 +105,7 @@ class Peer(ABC):
     script: str
     is_for_hosts: bool = True
     needs_mpirun: bool = False
+    is_one_process: bool = False
     listens_everywhere: bool = False
 
     def __init__(self, name: str) -> None:
@@ -112,10 +115,6 @@ class Peer(ABC):
     def version(self) -> str | None:
         """Version of its package, ``None`` where it is not installed."""
         return find_version(self.distribution)
-
-    def default_processes(self, cores: int) -> int:
-        """Give how many processes its users start on a host, by its guide: one for each core."""
-        return cores
 
     def find_obstacle(self, setup: PeerSetup) -> str | None:
         """Give why it cannot train here, in one line with the way out; ``None`` where it can.

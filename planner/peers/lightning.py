@@ -16,9 +16,7 @@ class Lightning(Peer):
     distribution = "lightning"
     modules = ("lightning",)
     script = "lightning_trainer.py"
-
-    def default_processes(self, cores: int) -> int:
-        return 1
+    is_one_process = True
 
     def starts(self, setup: PeerSetup) -> list[PeerStart]:
         options = ("--processes", str(setup.processes), "--nodes", str(len(setup.addresses)))

@@ -8,5 +8,4 @@ from planner.peers.lightning import Lightning
 class LightningDdp(Lightning):
     """The Trainer starts the processes itself."""
 
-    def default_processes(self, cores: int) -> int:
-        return cores
+    is_one_process = False

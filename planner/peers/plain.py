@@ -11,10 +11,8 @@ class PlainPyTorch(Peer):
     """A training loop in one process, which PyTorch gives all cores."""
 
     script = "plain_loop.py"
+    is_one_process = True
     is_for_hosts = False
-
-    def default_processes(self, cores: int) -> int:
-        return 1
 
     def starts(self, setup: PeerSetup) -> list[PeerStart]:
         return [PeerStart(command=[sys.executable, *self.training_command(setup)])]

@@ -16,10 +16,8 @@ class TensorFlow(Peer):
     distribution = "tensorflow_cpu"
     modules = ("tensorflow",)
     script = "tensorflow_mirrored.py"
+    is_one_process = True
     listens_everywhere = True
-
-    def default_processes(self, cores: int) -> int:
-        return 1
 
     def find_obstacle(self, setup: PeerSetup) -> str | None:
         models = sorted(f.stem.removeprefix(_MODEL) for f in SCRIPTS.glob(f"{_MODEL}*.py"))

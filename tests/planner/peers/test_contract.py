@@ -32,7 +32,7 @@ def make_setup(peer, addresses=LOCAL, **changes):
         "workload": Workload(use_case="simplebig", data="/photos"),
         "addresses": addresses,
         "node_batch": 32,
-        "processes": peer.default_processes(2),
+        "processes": 1 if peer.is_one_process else 2,
         "folder": Path("/scratch"),
         "ports": tuple(range(40000, 40010)),
         "is_local": len(addresses) == 1,
@@ -192,7 +192,7 @@ def check_training(peer, case, tmp_path):
         loader_workers=0,
         folder=folder,
         ports=find_ports(6, is_local=True),
-        mpirun=("mpirun", "--allow-run-as-root", "-n", str(peer.default_processes(2))),
+        mpirun=("mpirun", "--allow-run-as-root", "-n", str(1 if peer.is_one_process else 2)),
     )
     if (obstacle := peer.find_obstacle(setup)) is not None:
         pytest.skip(obstacle)
