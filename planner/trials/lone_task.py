@@ -29,7 +29,6 @@ def run_lone_task(
     *,
     doing: str,
     make_error: Callable[[WorkerFailure], LaunchError],
-    idle_limit_s: float = DATA_TIMEOUT_S,
 ) -> R:
     """Run a task in a process of its own until it reports what is wanted.
 
@@ -41,7 +40,6 @@ def run_lone_task(
         listener: Receives how far the data are, and warnings.
         doing: What it hangs in, where it does: ``its data are made ready``.
         make_error: Makes the error of its failure.
-        idle_limit_s: Longest time in which nothing is said or computed.
 
     Raises:
         CancelledError: The end was asked for.
@@ -50,7 +48,7 @@ def run_lone_task(
     """
     use_case = task.workload.use_case
     with TemporaryFolder() as logs, WorkerGroup(server, [task], logs) as group:
-        idle = IdleWatchdog(idle_limit_s)
+        idle = IdleWatchdog(DATA_TIMEOUT_S)
         while group.pids or group.has_events():
             cancellation.check()
             if hang := idle.find_hang(group.printed_bytes, lambda: group_cpu_s(*group.pids)):

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 from launch.case_facts import CaseFacts
 from launch.errors import UseCaseError
-from launch.liveness.hang import DATA_TIMEOUT_S
 from launch.plan import Plan
 from launch.reports import Described, PrecisionChecked, Report
 from launch.system.temporary_folder import TemporaryFolder
@@ -47,14 +46,11 @@ class TrialRunner:
         self._node = node
         self._servers = servers
 
-    def describe(
-        self, listener: Listener = ignore, *, idle_limit_s: float = DATA_TIMEOUT_S
-    ) -> CaseFacts:
+    def describe(self, listener: Listener = ignore) -> CaseFacts:
         """Make the data ready and learn what a planner must know of the use case.
 
         Args:
             listener: Receives how far the data are, and warnings.
-            idle_limit_s: Longest time in which nothing is said or computed.
 
         Raises:
             CancelledError: The end was asked for.
@@ -69,7 +65,6 @@ class TrialRunner:
             listener,
             doing="its data are made ready",
             make_error=self._make_error,
-            idle_limit_s=idle_limit_s,
         )
         return found.facts
 

@@ -213,10 +213,13 @@ def test_use_case_is_described(runner_of):
     assert facts.max_stages > 1
 
 
-def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(runner_of):
+def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(
+    runner_of, monkeypatch
+):
+    monkeypatch.setattr("planner.trials.lone_task.DATA_TIMEOUT_S", 2.0)
     where = r"idle for \d+ s, File .*failing.py\", line \d+ in dataset$"
     with pytest.raises(UseCaseError, match=where):
-        runner_of("NoData").describe(idle_limit_s=2)
+        runner_of("NoData").describe()
 
 
 def test_use_case_with_a_fault_is_one_line(runner_of, tmp_path):
