@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from launch.noise_scale.efficiency import cautious_efficiency
 from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
-from probes import codec
 from probes.timing import Interval
 
 _FACTORS = (0.25, 0.5, 1, 2, 4)
@@ -89,11 +87,6 @@ class BatchAdvice:
     base_batch: int
     lr_scaling: str
     choices: tuple[BatchChoice, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Give everything as plain values for scripts."""
-        values: dict[str, Any] = codec.to_builtins(self)
-        return values
 
 
 def advise(

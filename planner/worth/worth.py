@@ -154,7 +154,7 @@ class PlanWorth:
                 }
                 for one in self.baselines
             ],
-            "batches": self.batches and self.batches.to_json(),
+            "batches": codec.to_builtins(self.batches),
             "batches_unknown": self.batches_unknown,
             "tuning_s": self.tuning_s,
             "trials": self.num_trials,
