@@ -170,26 +170,22 @@ class _Measuring:
             share_s = left_s * wanted.weight / sum(_weights(open_ones))
             # Rather fewer figures that say something than many that do not.
             share_s = min(left_s, max(share_s, _least_s(wanted)))
+            self._begun[wanted.key] = None
+            self._passed.add(wanted.key)
             # A budget that is too short for any of them goes to the first one.
             if share_s < min(_least_s(wanted), _LEAST_S + 0.5 * self._request.budget_s):
                 budget = format_duration(self._request.budget_s)
                 self._reasons.setdefault(
                     wanted.key, f"no time was left of --budget {budget}: the same command goes on"
                 )
-                self._begun[wanted.key] = None
-                self._passed.add(wanted.key)
                 continue
             self._listener(Noted(message=f"{wanted.what}, {format_duration(share_s)}"))
             self._reasons.pop(wanted.key, None)
-            self._begun[wanted.key] = None
-            self._passed.add(wanted.key)
             try:
                 self._measure(wanted, share_s)
-            except StoreError:
+            except (StoreError, CancelledError):
                 raise
             except (PlannerError, LaunchError) as error:
-                if isinstance(error, CancelledError):
-                    raise
                 if isinstance(error, LaunchError):
                     self._impossible.add(wanted.key)  # no time would help
                 self._reasons[wanted.key] = " ".join(str(error).split())
