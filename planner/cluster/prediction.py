@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launch.shares import NO_LIMITS, NodeLimits, StepTime, balance_batches
 from planner.cluster.sync_cost import FIRST_READY, SyncCostModel
@@ -116,7 +116,7 @@ class _Times:
                 for node in nodes
             ]
         self._busy = [
-            _longer(node.time, overhead_s)
+            replace(node.time, fixed_s=node.time.fixed_s + overhead_s)
             for node, overhead_s in zip(nodes, self._overhead_s, strict=True)
         ]
 
@@ -173,7 +173,3 @@ class _Times:
             node.limits.clip(time.samples_within(time_s))
             for node, time in zip(self._nodes, self._busy, strict=True)
         )
-
-
-def _longer(time: StepTime, overhead_s: float) -> StepTime:
-    return StepTime(fixed_s=time.fixed_s + overhead_s, per_sample_s=time.per_sample_s)
