@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from subprocess import CompletedProcess
 
 import pytest
 from ranks_here import run_ranks
 
 MEASURE = """
-import json
+import json, sys, time
 from dataclasses import asdict
 from mpi4py import MPI
 import psutil
+from probes import busy_cores
+from probes.errors import LinkProbeError
 from probes.network.all_reduce import measure_all_reduce
 
 comm = MPI.COMM_WORLD
 sums, computing = [], []
+
+def measure(sum_in_place, comm=comm):
+    return measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3, time_limit_s=600)
 
 def sum_in_place(numbers):
     mine = numbers.copy()
@@ -25,23 +29,32 @@ def sum_in_place(numbers):
     sums.append(float(numbers[0]))
     computing.append(len(psutil.Process().children()))
 
-one = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3, time_limit_s=600)
-found = {"sums": sums, "computing": computing, "left": [c.pid for c in psutil.Process().children()],
-         "all_reduce": asdict(one)}
+def compute(numbers):
+    # As one does that adds up the parts of all others.
+    until_s = time.process_time() + 0.05 * comm.rank
+    while time.process_time() < until_s:
+        pass
+    comm.Barrier()
+
+found = {"all_reduce": asdict(measure(sum_in_place)), "sums": sums, "computing": computing,
+         "left": [c.pid for c in psutil.Process().children()], "costs": asdict(measure(compute))}
+if comm.rank == 1:
+    busy_cores.module_command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]
+found["alone"] = asdict(measure(lambda numbers: comm.Barrier()))
+try:
+    measure(print, MPI.COMM_SELF)
+except LinkProbeError as error:
+    found["refused"] = str(error)
 every = comm.gather(found)
 if comm.rank == 0:
     print(json.dumps(every))
 """
 
 
-def run_program(count: int, program: str) -> CompletedProcess[str]:
-    return run_ranks(count, ["-c", program], options=["--mca", "mpi_yield_when_idle", "1"])
-
-
 @pytest.fixture(scope="module")
 def measured():
     """What two ranks found."""
-    ended = run_program(2, MEASURE)
+    ended = run_ranks(2, ["-c", MEASURE], options=["--mca", "mpi_yield_when_idle", "1"])
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
@@ -65,66 +78,18 @@ def test_half_of_the_runs_are_beside_a_process_that_computes(measured):
         assert rank["all_reduce"]["beside_s"] > 0
 
 
-def test_what_a_sum_costs_is_told_of_each_rank():
-    program = """
-import json, time
-from mpi4py import MPI
-from probes.network.all_reduce import measure_all_reduce
-
-comm = MPI.COMM_WORLD
-
-def sum_in_place(numbers):
-    # As one does that adds up the parts of all others.
-    until_s = time.process_time() + 0.05 * comm.rank
-    while time.process_time() < until_s:
-        pass
-    comm.Barrier()
-
-found = measure_all_reduce(comm, 4000, sum_in_place=sum_in_place, repeats=3, time_limit_s=600)
-if comm.rank == 1:
-    print(json.dumps([found.cpu_s, found.interrupts_s]))
-"""
-    ended = run_program(2, program)
-    assert ended.returncode == 0, ended.stderr
-    cpu_s, interrupts_s = json.loads(ended.stdout)
-    assert cpu_s[0] > 0
-    assert cpu_s[1] >= 0.05
-    assert len(interrupts_s) == 2
+def test_what_a_sum_costs_is_told_of_each_rank(measured):
+    costs = measured[1]["costs"]
+    assert costs["cpu_s"][0] > 0
+    assert costs["cpu_s"][1] >= 0.05
+    assert len(costs["interrupts_s"]) == 2
 
 
-def test_where_a_rank_cannot_compute_sums_are_measured_alone():
-    program = """
-import sys
-from mpi4py import MPI
-from probes import busy_cores
-from probes.network.all_reduce import measure_all_reduce
-
-if MPI.COMM_WORLD.rank == 1:
-    busy_cores.module_command = lambda *_: [sys.executable, "-c", "raise SystemExit(1)"]
-comm = MPI.COMM_WORLD
-found = measure_all_reduce(
-    comm, 4000, sum_in_place=lambda numbers: comm.Barrier(), repeats=3, time_limit_s=600
-)
-assert len(found.cpu_s) == 2
-if MPI.COMM_WORLD.rank == 0:
-    print(found.beside_s)
-"""
-    ended = run_program(2, program)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "None\n"
+def test_where_a_rank_cannot_compute_sums_are_measured_alone(measured):
+    for rank in measured:
+        assert rank["alone"]["beside_s"] is None
+        assert len(rank["alone"]["cpu_s"]) == 2
 
 
-def test_one_rank_has_nobody_to_sum_with():
-    program = """
-from mpi4py import MPI
-from probes.network.all_reduce import measure_all_reduce
-from probes.errors import LinkProbeError
-
-try:
-    measure_all_reduce(MPI.COMM_WORLD, 4, sum_in_place=print)
-except LinkProbeError as error:
-    print(error)
-"""
-    ended = run_program(1, program)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "ranks=1: measure an all-reduce between at least 2\n"
+def test_one_rank_has_nobody_to_sum_with(measured):
+    assert measured[0]["refused"] == "ranks=1: measure an all-reduce between at least 2"
