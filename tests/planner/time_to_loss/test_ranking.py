@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 import sample_plan
@@ -11,17 +12,17 @@ from sample_plan import SOFTWARE
 
 from launch.noise_scale.efficiency import efficiency
 from launch.plan import Plan
-from launch.reports import StepDone
 from launch.workload import Workload
 from planner.plans.objective import Objective
+from planner.plans.stored_plan import StoredPlan
 from planner.store import Store
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
-from planner.trials.reports import ignore
 from planner.trials.result import Role
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
+from tests.planner.tuning.recorded_search import Recorded
 
 NODE = node_of(2)
 CASE = replace(sample_plan.CASE, train_samples=60_000)
@@ -52,45 +53,13 @@ EARLY = Course(scale=16.0, fixed_s=0.0005)
 """A sample of a small batch is worth most, and takes hardly longer."""
 
 
-class Machine:
-    """Makes steps in the time that they take, by its own clock."""
-
-    def __init__(self, course: Course = LATE) -> None:
-        self.now_s = 0.0
-        self._course = course
-
-    def step_s(self, plan: Plan) -> float:
-        return self._course.step_s(plan.node_batch, plan.threads)
-
-    def start(self, plan: Plan) -> RunningPlan:
-        self.now_s += 0.5
-        return RunningPlan(self, plan)
-
-
-class RunningPlan:
-    peak_memory_bytes = 10**8
-    compile_s = None
-    disturbance = None
-
-    def __init__(self, machine: Machine, plan: Plan) -> None:
-        self._machine, self._plan, self._made = machine, plan, 0
-
-    def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
-        made = []
-        for _ in range(count):
-            time_s = self._machine.step_s(self._plan) * (1 + 0.002 * (self._made % 3 - 1))
-            self._machine.now_s += time_s
-            self._made += 1
-            samples = self._plan.node_batch
-            made.append(StepDone(step=0, epoch=0, time_s=time_s, samples=samples, loss=1.0))
-        return made
-
-    def close(self) -> None:
-        pass
+def sample_s(course: Course, plan: Plan) -> float:
+    return course.step_s(plan.node_batch, plan.threads) / plan.node_batch
 
 
 def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
-    machine = Machine(course)
+    recorded = Recorded()
+    recorded.sample_s = partial(sample_s, course)
     request = TuneRequest(
         workload=Workload(use_case="simplebig"),
         budget_s=90,
@@ -103,9 +72,8 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
         return course.worth(batch, scaling)
 
     findings = Findings(request, CASE, NODE, SOFTWARE, WeighedTrials(store.studies, worth), worth)
-    tuner = Tuner(
-        findings, start_by_worth(machine.start, worth), ignore, clock=lambda: machine.now_s
-    )
+    start = start_by_worth(recorded.start, worth)
+    tuner = Tuner(findings, start, recorded.listen, clock=recorded.clock)
     interrupted = tuner.search()
     chosen = findings.choose(findings.candidates()).plan
     objective = Objective(
@@ -126,12 +94,14 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
 
 
 @pytest.mark.parametrize(
-    ("course", "scaling"),
-    [(LATE, "linear"), (LATE, "sqrt"), (EARLY, "none"), (EARLY, "linear")],
+    ("course", "scaling"), [(LATE, "sqrt"), (EARLY, "none"), (EARLY, "linear")]
 )
 def test_batch_is_the_one_that_is_soonest_at_a_loss(course, scaling, store):
     """With most samples a second it were the largest."""
-    found = tune(store, scaling, course).plan
+    assert_soonest(tune(store, scaling, course).plan, course, scaling, store)
+
+
+def assert_soonest(found: StoredPlan, course: Course, scaling: str, store: Store) -> None:
     batches = (4, 8, 16, 32, 64, 128, 256)
     best = min(batches, key=lambda batch: course.time_to_loss(batch, scaling))
     assert (best < CASE.default_batch) == (course is EARLY and scaling != "linear")
@@ -142,22 +112,19 @@ def test_batch_is_the_one_that_is_soonest_at_a_loss(course, scaling, store):
     assert store.plans.get(found.id) == found
 
 
-def test_rates_and_trials_are_stored_as_they_were(store):
-    outcome = tune(store, "linear")
-    machine = Machine()
-    plan = outcome.plan.plan
-    rate = plan.node_batch / machine.step_s(plan)
-    assert outcome.plan.throughput_samples_per_s.median == pytest.approx(rate, rel=0.01)
-    for trial in store.studies.all_trials():
-        known, own = trial.result.measurement, machine.step_s(trial.result.plan)
-        assert known.median_s == pytest.approx(own, rel=0.01)
-    defaults = next(one for one in outcome.plan.comparisons if one.name == "defaults")
-    theirs = defaults.plan.node_batch / machine.step_s(defaults.plan)
-    assert outcome.plan.speedup.median == pytest.approx(rate / theirs, rel=0.01)
-
-
-def test_second_search_goes_on_with_the_times_of_the_first(store):
+def test_rates_and_trials_are_stored_as_they_were_and_a_second_search_goes_on_from_them(store):
     first = tune(store, "linear")
+    assert_soonest(first.plan, LATE, "linear", store)
+    rate = 1 / sample_s(LATE, first.plan.plan)
+    assert first.plan.throughput_samples_per_s.median == pytest.approx(rate, rel=0.01)
+    timed = [one.result for one in store.studies.all_trials() if one.result.measurement]
+    assert len(timed) > 5
+    for result in timed:
+        own_s = result.plan.node_batch * sample_s(LATE, result.plan)
+        assert result.measurement.median_s == pytest.approx(own_s, rel=0.01)
+    defaults = next(one for one in first.plan.comparisons if one.name == "defaults")
+    gain = rate * sample_s(LATE, defaults.plan)
+    assert first.plan.speedup.median == pytest.approx(gain, rel=0.01)
     again = tune(store, "linear")
     # All that decides on the time of a step here; other settings are equally good.
     assert again.plan.plan.node_batch == first.plan.plan.node_batch

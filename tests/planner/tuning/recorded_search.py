@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
 from imagined_machines import node_of
 from sample_plan import SOFTWARE
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.reports import Noted, StepDone
+from launch.reports import Noted, Report, StepDone
 from launch.strategies import strategy_names
 from launch.workload import Workload
+from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.reports import TrialStarted
 from planner.trials.result import Outcome, Role
@@ -124,14 +131,45 @@ class Search:
     def __init__(self, store, recorded, request=REQUEST, case=CASE, node=NODE, **how) -> None:
         self.store = store
         self.findings = Findings(request, case, node, SOFTWARE, store.studies)
-        self.notes: list[str] = []
+        self.told: list[Report] = []
 
         def listen(report, _host=None) -> None:
             recorded.listen(report)
-            if isinstance(report, Noted):
-                self.notes.append(report.message)
+            self.told.append(report)
 
         self.tuner = Tuner(self.findings, recorded.start, listen, clock=recorded.clock, **how)
 
+    @property
+    def notes(self) -> list[str]:
+        """Lines that it said."""
+        return [report.message for report in self.told if isinstance(report, Noted)]
+
     def tune(self) -> TuneOutcome:
         return conclude(self.findings, self.store.plans, interrupted=self.tuner.search())
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search that several tests look at; none changes it."""
+
+    recorded: Recorded
+    search: Search
+    outcome: TuneOutcome
+    file: Path
+    """Of its store, which is closed."""
+
+    @classmethod
+    def of(cls, file: Path, recorded: Recorded, *how) -> Searched:
+        """Search in a new file."""
+        with Store.open(str(file)) as store:
+            search = Search(store, recorded, *how)
+            return cls(recorded, search, search.tune(), file)
+
+    def plans(self, role: Role) -> list[Plan]:
+        return [plan for its, plan in self.recorded.ran if its is role]
+
+    @contextmanager
+    def open_copy(self, folder: Path) -> Iterator[Store]:
+        """Give what it has stored to a test that goes on from it."""
+        with Store.open(str(shutil.copy(self.file, folder))) as store:
+            yield store

@@ -77,17 +77,11 @@ def machine() -> SmallMemory:
     return SmallMemory()
 
 
-@pytest.fixture
-def usual(store, machine) -> SmallMemory:
-    """A search in which all plans have memory enough."""
-    Search(store, machine).tune()
-    return machine
-
-
 def test_plan_that_is_too_large_by_itself_costs_the_others_nothing_but_its_time(
-    store, usual, tmp_path
+    store, machine, tmp_path
 ):
     """The story: 20 plans became 15, for each turn after it was a start, and it took 35 s more."""
+    Search(store, machine).tune()  # where all plans have memory enough
     crowded = SmallMemory()
     crowded.need_bytes = lambda plan: 2 * LIMIT if plan.allocator == "retain" else 10**8
     with Store.open(str(tmp_path / "crowded.db")) as other:
@@ -96,7 +90,7 @@ def test_plan_that_is_too_large_by_itself_costs_the_others_nothing_but_its_time(
     assert {r.outcome for r in outcome.trials if r.plan.allocator == "retain"} == {
         Outcome.OUT_OF_MEMORY
     }
-    assert crowded.starts < 1.5 * usual.starts
+    assert crowded.starts < 1.5 * machine.starts
     assert crowded.now_s <= 182
 
 

@@ -78,14 +78,6 @@ def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
     assert len(set(searched)) >= 5  # the best until then race again, and what had no turns
 
 
-def test_finished_search_goes_on_with_a_new_budget(store, recorded):
-    Search(store, recorded).tune()
-    first_s = recorded.now_s
-    outcome = Search(store, recorded).tune()
-    assert recorded.now_s > first_s + 100
-    assert len(outcome.trials) > outcome.new_trials
-
-
 def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(store):
     """The story: what the first trials showed, at the machine's level of that day, put all that was
     stored in doubt, and 20 more plans were tried."""
@@ -119,11 +111,14 @@ def test_node_whose_known_plans_have_failed_since_is_searched_again(store, recor
     assert not Search(store, recorded, asked).findings.has_finished_with_a_plan()
 
 
-def test_finished_search_stays_finished_when_its_plan_is_removed(store, recorded):
+def test_finished_search_goes_on_with_a_new_budget_though_its_plan_was_removed(
+    usual, usual_store, recorded
+):
     """The end of a search was told by the date of its plan: without it, there was no budget."""
-    removed = Search(store, recorded).tune().plan
-    store.plans.remove(removed.id)
-    assert Search(store, recorded).tune().new_trials > 5
+    usual_store.plans.remove(usual.outcome.plan.id)
+    outcome = Search(usual_store, recorded).tune()
+    assert recorded.now_s > 100
+    assert len(outcome.trials) > outcome.new_trials > 5
 
 
 def test_search_that_found_no_plan_is_finished_too(store, recorded):
@@ -134,23 +129,22 @@ def test_search_that_found_no_plan_is_finished_too(store, recorded):
     assert [role for role, _ in recorded.ran].count(Role.SEARCH) == 4
 
 
-def test_each_search_is_compared_with_defaults_of_its_own(store, recorded):
-    first = Search(store, recorded).tune().plan
+def test_each_search_is_compared_with_defaults_of_its_own(usual, usual_store, recorded):
+    first = usual.outcome.plan
     quiet_s = recorded.sample_s
     recorded.sample_s = lambda plan: 1.5 * quiet_s(plan)  # another program has come
-    second = Search(store, recorded).tune().plan
+    second = Search(usual_store, recorded, replace(REQUEST, trials=3)).tune().plan
     before, after = (found.baseline.throughput_samples_per_s for found in (first, second))
     assert after == pytest.approx(before / 1.5, rel=0.02)
     assert second.speedup.median == pytest.approx(first.speedup.median, rel=0.05)
 
 
-def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(store, recorded):
-    best = Search(store, recorded).tune().plan.plan
-    recorded.ran.clear()
-    other = Search(store, recorded, node=OTHER_NODE)
+def test_node_with_equal_hardware_confirms_a_plan_in_few_trials(usual, usual_store, recorded):
+    best = usual.outcome.plan.plan
+    other = Search(usual_store, recorded, node=OTHER_NODE)
     other.tuner.measure_defaults()
     other.tuner.confirm([best])
-    outcome = conclude(other.findings, store.plans)
+    outcome = conclude(other.findings, usual_store.plans)
     tried = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert tried == [best]
     assert not [role for role, _ in recorded.ran if role is Role.SEARCH]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from launch.errors import InvalidPlanError
 from launch.strategies import strategy_names
 from launch.strategies._settings import cpu_settings
+from planner.store import Store
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Role
 from planner.tuning.tune_request import check_budget, find_look_batch, least_batch
-from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search
+from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search, Searched
 
 SLOW = replace(CASE, sample_s=0.065)
 TWO_MINUTES = replace(REQUEST, budget_s=120)
@@ -44,13 +46,25 @@ def recorded() -> SlowMachine:
     return SlowMachine()
 
 
-def test_a_slow_machine_compares_twelve_plans_in_two_minutes(store, recorded):
-    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
-    assert len({plan for _, plan in recorded.ran}) >= 12
-    best = outcome.plan
+@pytest.fixture(scope="module")
+def looked(memory_folder) -> Searched:
+    """A search of two minutes on the slow machine."""
+    return Searched.of(memory_folder / "looked.db", SlowMachine(), TWO_MINUTES, SLOW)
+
+
+@pytest.fixture
+def looked_store(looked, new_folder) -> Iterator[Store]:
+    """What that search has stored, to go on from."""
+    with looked.open_copy(new_folder) as store:
+        yield store
+
+
+def test_a_slow_machine_compares_twelve_plans_in_two_minutes(looked):
+    assert len({plan for _, plan in looked.recorded.ran}) >= 12
+    best = looked.outcome.plan
     assert best.plan.memory_format == "channels_last"
     assert best.plan.allocator == "retain" or best.speedup.low > 1.1
-    assert recorded.now_s < 130
+    assert looked.recorded.now_s < 130
 
 
 def test_plans_are_looked_at_first_where_the_defaults_are_of_no_wanted_strategy(store, recorded):
@@ -60,8 +74,8 @@ def test_plans_are_looked_at_first_where_the_defaults_are_of_no_wanted_strategy(
     assert [role for role, _ in recorded.ran].count(Role.LOOK) >= 6
 
 
-def test_only_whole_batches_are_chosen_and_compared_with(store, recorded):
-    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
+def test_only_whole_batches_are_chosen_and_compared_with(looked):
+    recorded, outcome = looked.recorded, looked.outcome
     assert min(plan.node_batch for _, plan in recorded.ran) == 8
     assert outcome.plan.plan.node_batch >= 32
     assert outcome.defaults.plan.node_batch == 32
@@ -126,12 +140,11 @@ def test_search_that_was_interrupted_after_a_whole_batch_still_ends_with_a_compa
     assert outcome.plan.speedup.median > 1.1
 
 
-def test_looks_serve_a_later_search_for_their_own_batch(store, recorded):
+def test_looks_serve_a_later_search_for_their_own_batch(looked_store, recorded):
     """They counted as tried, and were no plans that may be chosen: the best ones were lost."""
-    Search(store, recorded, TWO_MINUTES, SLOW).tune()
     small = replace(TWO_MINUTES, batch_size=8)
-    later = Search(store, SlowMachine(), small, SLOW).tune().plan.plan
-    fresh = Search(store, SlowMachine(), replace(small, fresh=True), SLOW).tune().plan.plan
+    later = Search(looked_store, SlowMachine(), small, SLOW).tune().plan.plan
+    fresh = Search(looked_store, SlowMachine(), replace(small, fresh=True), SLOW).tune().plan.plan
     assert later.node_batch == 8
     assert recorded.sample_s(later) <= 1.02 * recorded.sample_s(fresh)
 
@@ -192,12 +205,10 @@ def test_batch_normalisation_is_not_cut_smaller_than_what_was_asked_for(store, r
     assert finals <= tried
 
 
-def test_a_known_node_is_confirmed_with_whole_batches(store, recorded):
-    best = Search(store, recorded, TWO_MINUTES, SLOW).tune().plan.plan
-    again = SlowMachine()
-    Search(store, again, replace(TWO_MINUTES, trials=1), SLOW).tune()
-    assert all(plan.node_batch >= 32 for role, plan in again.ran if role is not Role.SHARE)
-    assert best in [plan for _, plan in again.ran]
+def test_a_known_node_is_confirmed_with_whole_batches(looked, looked_store, recorded):
+    Search(looked_store, recorded, replace(TWO_MINUTES, trials=1), SLOW).tune()
+    assert all(plan.node_batch >= 32 for role, plan in recorded.ran if role is not Role.SHARE)
+    assert looked.outcome.plan.plan in [plan for _, plan in recorded.ran]
 
 
 @pytest.mark.parametrize(
@@ -214,19 +225,18 @@ def test_a_node_is_known_of_the_strategies_that_were_searched(
     store, recorded, first, later, is_known
 ):
     """The story: a search of one strategy let the next one, of all, skip its looks."""
-    Search(store, recorded, replace(TWO_MINUTES, strategies=first), SLOW).tune()
+    few = replace(TWO_MINUTES, trials=2)
+    Search(store, recorded, replace(few, strategies=first), SLOW).tune()
     again = SlowMachine()
-    Search(store, again, replace(TWO_MINUTES, strategies=later), SLOW).tune()
+    Search(store, again, replace(few, strategies=later), SLOW).tune()
     assert (Role.LOOK not in {role for role, _ in again.ran}) is is_known
 
 
-def test_a_later_search_tries_whole_what_was_only_looked_at(store, recorded):
-    Search(store, recorded, TWO_MINUTES, SLOW).tune()
-    first = {plan for _, plan in recorded.ran if plan.node_batch >= 32}
-    again = SlowMachine()
-    search = Search(store, again, replace(TWO_MINUTES, budget_s=300), SLOW)
+def test_a_later_search_tries_whole_what_was_only_looked_at(looked, looked_store, recorded):
+    first = {plan for _, plan in looked.recorded.ran if plan.node_batch >= 32}
+    search = Search(looked_store, recorded, replace(TWO_MINUTES, budget_s=300), SLOW)
     outcome = search.tune()
-    new = [p for role, p in again.ran if role is Role.SEARCH and p not in first]
+    new = [p for role, p in recorded.ran if role is Role.SEARCH and p not in first]
     assert len(new) >= 2
     assert all(plan.node_batch >= 32 for plan in new)
     fastest = min(search.findings.candidates(), key=lambda c: recorded.sample_s(c.plan))
@@ -252,19 +262,15 @@ def test_the_batch_of_a_look_follows_from_the_time_of_a_step(case, request_, exp
     assert expected is None or expected < least_batch(case, request_)
 
 
-def test_time_in_training_steps_is_no_more_than_all_time(store, recorded):
+def test_time_in_training_steps_is_no_more_than_all_time(looked):
     """A plan that is kept before it leaves was counted twice: a search had 112 % in its steps."""
-    outcome = Search(store, recorded, TWO_MINUTES, SLOW).tune()
-    assert 0.5 * recorded.now_s < outcome.stepping_s < recorded.now_s
+    all_s = looked.recorded.now_s
+    assert 0.5 * all_s < looked.outcome.stepping_s < all_s
 
 
-def test_reported_trials_have_the_numbers_and_the_rates_of_the_stored_ones(store, recorded):
-    told = []
-    recorded.listen = lambda report, *_: told.append(report)
-    search = Search(store, recorded, TWO_MINUTES, SLOW)
-    search.tune()
-    ended = [report for report in told if isinstance(report, TrialEnded)]
-    stored = store.studies.trials(search.findings.study_id)
+def test_reported_trials_have_the_numbers_and_the_rates_of_the_stored_ones(looked, looked_store):
+    ended = [report for report in looked.search.told if isinstance(report, TrialEnded)]
+    stored = looked_store.studies.trials(looked.search.findings.study_id)
     assert [(one.number, one.result) for one in ended] == [
         (one.number, one.result) for one in stored
     ]

@@ -99,28 +99,7 @@ def test_no_more_loading_processes_are_tried_where_nothing_would_wait_for_them(
     assert max(plan.loader_workers for _, plan in recorded.ran) <= 2
 
 
-COMPILES = replace(CASE, can_compile=True)
-
-
-@pytest.mark.parametrize(("epochs", "is_compiled"), [(1, False), (1000, True)])
-def test_compile_time_is_charged_over_the_epochs_of_the_training(
-    store, recorded, epochs, is_compiled
-):
-    known = recorded.sample_s
-    recorded.sample_s = lambda plan: known(plan) * (0.8 if plan.compile else 1.0)
-    recorded.compile_s = lambda plan: 60.0 if plan.compile else None
-    request = replace(THREADS, epochs=epochs, budget_s=500)
-    outcome = Search(store, recorded, request, COMPILES).tune()
-    assert any(plan.compile for _, plan in recorded.ran)
-    assert outcome.plan.plan.compile is is_compiled
-    assert outcome.compile_s == (60.0 if is_compiled else None)
-    kept = [
-        trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
-    ]
-    assert set(kept) == {60.0}
-
-
-def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compiled(
+def test_compile_time_is_that_of_the_first_trial_and_charged_over_the_epochs_of_the_training(
     store, recorded
 ):
     """The story: the finalists' short time was charged, and compiled plans seemed to cost none."""
@@ -135,13 +114,14 @@ def test_compile_time_is_that_of_the_first_trial_though_later_ones_find_it_compi
         return 2.0 if is_cached else 60.0
 
     recorded.compile_s = compile_s
-    long = replace(THREADS, epochs=1000, budget_s=500)
-    outcome = Search(store, recorded, long, COMPILES).tune()
+    long, compiles = replace(THREADS, epochs=1000, budget_s=500), replace(CASE, can_compile=True)
+    outcome = Search(store, recorded, long, compiles).tune()
     kept = {
         trial.result.compile_s for trial in store.studies.all_trials() if trial.result.plan.compile
     }
     assert kept == {60.0, 2.0}
     assert outcome.plan.plan.compile
     assert outcome.compile_s == 60.0
-    again = Search(store, recorded, replace(long, epochs=1), COMPILES).tune()
+    again = Search(store, recorded, replace(long, epochs=1), compiles).tune()
     assert not again.plan.plan.compile
+    assert again.compile_s is None

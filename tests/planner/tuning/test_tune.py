@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -14,45 +11,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from launch.plan import Plan
 from launch.reports import Report, StepDone
 from planner.errors import NoPlanError
-from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.reports import RoundEnded
 from planner.trials.result import Outcome, Role
-from planner.tuning.conclusion import TuneOutcome
 from probes.disturbance import Disturbance
 from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, RecordedContender, Search
 
-
-@dataclass(frozen=True)
-class Searched:
-    """A search that several tests look at; none changes it."""
-
-    recorded: Recorded
-    outcome: TuneOutcome
-    store: Store
-
-    def plans(self, role: Role) -> list[Plan]:
-        return [plan for its, plan in self.recorded.ran if its is role]
-
-
-@pytest.fixture(scope="module")
-def searched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[float], Searched]]:
-    """Search with the usual request for as long as is said, once for each budget."""
-    with ExitStack() as stores:
-
-        @cache
-        def search(budget_s: float) -> Searched:
-            file = tmp_path_factory.mktemp("searched") / "planner.db"
-            store, recorded = stores.enter_context(Store.open(str(file))), Recorded()
-            outcome = Search(store, recorded, replace(REQUEST, budget_s=budget_s)).tune()
-            return Searched(recorded, outcome, store)
-
-        yield search
-
-
-@pytest.fixture
-def usual(searched) -> Searched:
-    return searched(REQUEST.budget_s)
+FEW = replace(REQUEST, trials=4)
+"""For what is so however many plans are tried: to propose one takes most of the time here."""
 
 
 def test_defaults_come_first_and_are_plain(usual):
@@ -123,13 +89,13 @@ def test_best_plan_found_is_near_the_best_there_is(usual):
     assert 1 / usual.outcome.plan.throughput_samples_per_s.median < 1.02 * possible
 
 
-def test_no_plan_is_searched_twice(searched):
-    plans = list(searched(450).plans(Role.SEARCH))
-    assert len(set(plans)) == len(plans) > 15
+def test_no_plan_is_searched_twice(usual):
+    plans = usual.plans(Role.SEARCH)
+    assert len(set(plans)) == len(plans) > 5
 
 
-def test_every_plan_fits_the_node(searched):
-    assert all(plan.threads <= 2 for _, plan in searched(450).recorded.ran)
+def test_every_plan_fits_the_node(usual):
+    assert all(plan.threads <= 2 for _, plan in usual.recorded.ran)
 
 
 def test_finalists_are_measured_again(usual):
@@ -139,7 +105,7 @@ def test_finalists_are_measured_again(usual):
     assert roles[roles.index(Role.FINAL) + 1] is Role.DEFAULTS
 
 
-def test_best_plan_is_measured_with_smaller_batches_too(usual):
+def test_best_plan_is_measured_with_smaller_batches_too(usual, usual_store):
     """What a node takes for a share is measured, not guessed."""
     found, recorded = usual.outcome.plan, usual.recorded
     batch = found.plan.node_batch
@@ -153,7 +119,7 @@ def test_best_plan_is_measured_with_smaller_batches_too(usual):
     time_s = found.step_time.step_time.at(batch // 3)
     expected = replace(found.plan, node_batch=batch // 3)
     assert time_s == pytest.approx(recorded.sample_s(expected) * (batch // 3), rel=0.01)
-    assert usual.store.plans.get(found.id).step_time == found.step_time
+    assert usual_store.plans.get(found.id).step_time == found.step_time
     assert found.gradient_bytes == CASE.parameter_bytes
     assert found.begins_early is False  # nothing is said of its optimizer
 
@@ -161,12 +127,13 @@ def test_best_plan_is_measured_with_smaller_batches_too(usual):
 def test_batch_of_the_best_plan_is_never_one_that_was_measured_for_shares(store, recorded):
     known = recorded.sample_s
     recorded.sample_s = lambda plan: known(plan) * (0.5 if plan.node_batch < 32 else 1.0)
-    chosen = [Search(store, recorded).tune().plan.plan for _ in range(2)]
+    chosen = [Search(store, recorded, FEW).tune().plan.plan for _ in range(2)]
     assert all(plan.node_batch >= 32 for plan in chosen)
 
 
-@pytest.mark.parametrize("best_factor", [1.0, 0.7])
-@pytest.mark.parametrize("with_baseline", [False, True])
+@pytest.mark.parametrize(
+    ("with_baseline", "best_factor"), [(False, 1.0), (True, 1.0), (True, 0.7)]
+)
 def test_run_on_one_core_is_in_the_final_however_slow_where_it_is_asked_for(
     store, recorded, with_baseline, best_factor
 ):
@@ -188,7 +155,7 @@ def test_run_on_one_core_is_in_the_final_however_slow_where_it_is_asked_for(
 
 def test_plan_that_may_be_as_fast_yields_to_the_simpler_one(store, recorded):
     recorded.sample_s = lambda plan: 0.01
-    outcome = Search(store, recorded).tune()
+    outcome = Search(store, recorded, FEW).tune()
     assert outcome.plan.plan.processes == 1
 
 
@@ -208,7 +175,7 @@ def test_search_computes_with_one_thread_where_plans_have_their_turns(store, rec
 
 def test_failures_are_kept_and_the_search_goes_on(store, recorded):
     recorded.fail = lambda p: Outcome.OUT_OF_MEMORY if p.strategy == "processes" else None
-    outcome = Search(store, recorded).tune()
+    outcome = Search(store, recorded, FEW).tune()
     assert outcome.plan.plan.strategy != "processes"
     kept = [result.outcome for result in outcome.trials]
     assert Outcome.OUT_OF_MEMORY in kept
@@ -224,7 +191,7 @@ def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded
             leading.append([one.plan for one in report.standings if one.is_leading])
 
     recorded.listen, recorded.fail_final = listen_to_standings, lambda plan: outcome
-    request = replace(REQUEST, batch_size=32)  # of larger ones the time ends a start, no failure
+    request = replace(FEW, batch_size=32)  # of larger ones the time ends a start, no failure
     chosen = Search(store, recorded, request).tune().plan.plan
     failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert failed
@@ -294,27 +261,28 @@ def test_defaults_are_the_best_plan_where_nothing_beats_them(store, recorded):
     ("limits", "allowed"), [({"batch_size": 48}, {48}), ({"max_batch": 64}, {32, 64})]
 )
 def test_batches_stay_within_the_users_limits(store, recorded, limits, allowed):
-    outcome = Search(store, recorded, replace(REQUEST, **limits)).tune()
+    outcome = Search(store, recorded, replace(FEW, **limits)).tune()
     assert {plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH} <= allowed
     assert outcome.plan.plan.node_batch in allowed
 
 
 def test_only_the_named_strategies_are_tried(store, recorded):
-    Search(store, recorded, replace(REQUEST, strategies=("threads",))).tune()
+    Search(store, recorded, replace(FEW, strategies=("threads",))).tune()
     assert {p.strategy for role, p in recorded.ran if role is Role.SEARCH} == {"threads"}
 
 
 def test_numerics_are_kept_unless_asked_otherwise(store, recorded, usual):
     assert {plan.precision for _, plan in usual.recorded.ran} == {"fp32"}
     offered = replace(CASE, precisions=("bf16", "bf16_internal"))
-    Search(store, recorded, replace(REQUEST, precision="bf16"), offered).tune()
+    Search(store, recorded, replace(REQUEST, trials=10, precision="bf16"), offered).tune()
     tried = {plan.precision for role, plan in recorded.ran if role is Role.SEARCH}
     assert tried == {"bf16", "bf16_internal"}
 
 
 def test_same_seed_draws_the_same_plans(store, recorded, usual):
-    Search(store, recorded).tune()
-    assert recorded.ran == usual.recorded.ran
+    Search(store, recorded, FEW).tune()
+    drawn = [plan for role, plan in recorded.ran if role is Role.SEARCH]
+    assert drawn == usual.plans(Role.SEARCH)[:4]
 
 
 def test_plans_that_do_not_fit_into_memory_at_once_have_their_turns_alone(store, recorded):
@@ -330,7 +298,7 @@ def test_plans_that_do_not_fit_into_memory_at_once_have_their_turns_alone(store,
         return contender
 
     recorded.start = start_alone
-    outcome = Search(store, recorded).tune()
+    outcome = Search(store, recorded, FEW).tune()
     assert {result.outcome for result in outcome.trials} <= {Outcome.OK, Outcome.SLOWER}
     assert len({result.plan for result in outcome.trials}) > 3
     assert outcome.plan.speedup.median > 1.1
@@ -340,7 +308,7 @@ def test_plans_that_the_user_does_not_want_drive_out_none_that_is_wanted(store, 
     """PyTorch's defaults were ahead of every plan of the one strategy that was asked for."""
     known = recorded.sample_s
     recorded.sample_s = lambda plan: known(plan) * (1.5 if plan.strategy == "sequential" else 1)
-    request = replace(REQUEST, strategies=("sequential",))
+    request = replace(FEW, strategies=("sequential",))
     found = Search(store, recorded, request).tune().plan
     assert found.plan.strategy == "sequential"
     assert found.speedup.median < 1
@@ -348,6 +316,6 @@ def test_plans_that_the_user_does_not_want_drive_out_none_that_is_wanted(store, 
 
 def test_defaults_that_are_nearly_the_best_stay_what_others_are_compared_with(store, recorded):
     recorded.sample_s = lambda plan: 0.01 * (1 + 0.001 * plan.processes)
-    found = Search(store, recorded).tune().plan
+    found = Search(store, recorded, FEW).tune().plan
     assert found.baseline is not None
     assert found.speedup.median == pytest.approx(1.0, rel=0.01)
