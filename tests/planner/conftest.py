@@ -33,7 +33,7 @@ from probes.node import probe
 
 CASES = Path(__file__).with_name("steady_cases.py")
 STEADY = f"{CASES}:Steady"
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+_LAUNCH = ("launch", "--allow-run-as-root", "--use-case")
 GUARD_S = 240
 """No test waits longer; none should wait nearly as long."""
 
@@ -88,6 +88,15 @@ class CommandLine:
         code, *streams = run_forked(words, self.folder, surroundings, limit_s=GUARD_S)
         out, err = (io.TextIOWrapper(io.BytesIO(text), "utf-8").read() for text in streams)
         return Ended(code, out, err)
+
+    def launch(self, case: str, *arguments: object, **environment: str) -> Ended:
+        """Train a use case to its end; whoever runs the tests may be root."""
+        return self.run(*_LAUNCH, case, *arguments, **environment)
+
+    def start_launch(
+        self, case: str, *arguments: object, **environment: str
+    ) -> subprocess.Popen[str]:
+        return self.start(*_LAUNCH, case, *arguments, **environment)
 
     def surroundings(self, environment: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
         """Give the environment of a process that counts as one of this command's."""
@@ -206,6 +215,12 @@ def cases() -> Path:
     return CASES
 
 
+@pytest.fixture
+def steady() -> str:
+    """The use case that sleeps in each step."""
+    return STEADY
+
+
 @pytest.fixture(scope="session")
 def command_line() -> Callable[[Path], CommandLine]:
     """The command in a folder of the caller's."""
@@ -257,7 +272,7 @@ def trained_folder(tuned_folder: Path, tmp_path_factory: pytest.TempPathFactory)
             shutil.copy(tuned_folder / "planner.db", folder)
             (folder / "launch.py").write_text("raise SystemExit('not ddlplan itself')\n")
             (folder / "hosts").write_text("localhost slots=2\n")
-            words = ("--epochs", 2, "--hosts", "hosts", "--keep-best", *AS_ROOT)
+            words = ("--epochs", 2, "--hosts", "hosts", "--keep-best", "--allow-run-as-root")
             _run_for_all(folder, "launch", *words)
     return folder
 

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-
-
-def launch(command, case, *arguments, **environment):
-    return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
-
-
-def launched(command, case, *arguments, **environment):
-    return command.run("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
-
-
-@pytest.fixture
-def steady(cases):
-    return f"{cases}:Steady"
 
 
 def weights_of(command, run: int) -> dict[str, torch.Tensor]:
@@ -37,19 +21,19 @@ def kept_in(folder: Path) -> list[str]:
 
 @pytest.mark.long
 def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned, steady):
-    whole = launched(tuned, steady, "--epochs", "3", "--seed", "5")
+    whole = tuned.launch(steady, "--epochs", "3", "--seed", "5")
     assert whole.code == 0, whole.err
     first = tuned.end(
-        launch(tuned, steady, "--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
+        tuned.start_launch(steady, "--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
     )
     assert first.code == 0, first.err
     (name,) = kept_in(tuned.folder / "kept")
     assert first.document["data"]["checkpoint"] == str(tuned.folder.resolve() / "kept" / name)
-    more = launched(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
+    more = tuned.launch(steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
     assert more.code == 0, more.err
     assert more.out.startswith("epoch 3/3  loss ")
     assert f"checkpoint kept/{kept_in(tuned.folder / 'kept')[-1]}" in more.out
-    again = launched(tuned, steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
+    again = tuned.launch(steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
     assert again.code == 0, again.err
     assert again.out.startswith("weights    runs/4/weights.safetensors")
     theirs = weights_of(tuned, 1)
@@ -61,7 +45,7 @@ def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned
 @pytest.mark.long
 def test_a_killed_training_is_interrupted_and_goes_on_from_its_last_checkpoint(tuned, steady):
     keep = ("--checkpoint", "kept", "--checkpoint-every", "1s")
-    process = launch(tuned, steady, "--epochs", "100000", *keep)
+    process = tuned.start_launch(steady, "--epochs", "100000", *keep)
     kept = tuned.folder / "kept"
     tuned.wait_until(lambda: kept_in(kept), "launch")
     process.send_signal(signal.SIGKILL)
@@ -72,14 +56,14 @@ def test_a_killed_training_is_interrupted_and_goes_on_from_its_last_checkpoint(t
     assert "left no record" in over["error"]
     newest = kept / kept_in(kept)[-1]
     epoch = json.loads((newest / "manifest.json").read_bytes())["epoch"]
-    more = launched(tuned, steady, "--epochs", epoch + 1, *keep, "--resume", "--json")
+    more = tuned.launch(steady, "--epochs", epoch + 1, *keep, "--resume", "--json")
     assert more.code == 0, more.err
     (done,) = more.document["data"]["epochs"]
     assert done["epoch"] == epoch + 1
 
 
 def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end(tuned, steady):
-    process = launch(tuned, steady, "--epochs", "100000", "--checkpoint", "kept")
+    process = tuned.start_launch(steady, "--epochs", "100000", "--checkpoint", "kept")
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
     tuned.wait_until(metrics.exists, "launch")
     process.send_signal(signal.SIGUSR1)
@@ -109,7 +93,7 @@ def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end
 )
 def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, steady):
     before = tuned.listing()
-    ended = launched(tuned, steady, *arguments)
+    ended = tuned.launch(steady, *arguments)
     assert ended.code == 2
     assert message in ended.errors[0]
     assert tuned.listing() == before
@@ -117,7 +101,7 @@ def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, stea
 
 @pytest.mark.long
 def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, cases, import_for):
-    first = launched(tuned, steady, "--checkpoint", "kept")
+    first = tuned.launch(steady, "--checkpoint", "kept")
     assert first.code == 0, first.err
     import_for("NotANumber")
     expected = {
@@ -125,12 +109,12 @@ def test_a_training_that_was_kept_is_not_lost_to_another_one(tuned, steady, case
         (f"{cases}:NotANumber", "--resume"): f"is one of {steady}, not of ",
     }
     for arguments, message in expected.items():
-        ended = launched(tuned, *arguments, "--checkpoint", "kept")
+        ended = tuned.launch(*arguments, "--checkpoint", "kept")
         assert ended.code == 2
         assert message in ended.errors[0]
     (name,) = kept_in(tuned.folder / "kept")
     file = tuned.folder / "kept" / name / "weights-0.safetensors"
     file.write_bytes(file.read_bytes()[:-1])
-    ended = launched(tuned, steady, "--checkpoint", "kept", "--resume", "--epochs", "2")
+    ended = tuned.launch(steady, "--checkpoint", "kept", "--resume", "--epochs", "2")
     assert ended.code == 2
     assert "no usable checkpoint in kept: " in ended.errors[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -10,8 +9,6 @@ import pytest
 from planner.store import Store
 from probes.hardware import DataSpeed, LocalCopy, ReadRate
 from probes.node import probe
-
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
 
 @pytest.fixture
@@ -28,7 +25,7 @@ def rate(files_per_s):
     return (ReadRate(readers=1, files_per_s=files_per_s, bytes_per_s=1000 * files_per_s),)
 
 
-def test_dry_run_says_what_epochs_take_and_whether_to_copy_the_data(tuned, cases, data):
+def test_dry_run_says_what_epochs_take_and_whether_to_copy_the_data(tuned, steady, data):
     measured = DataSpeed(
         path=str(data),
         file_system="nfs4",
@@ -43,12 +40,12 @@ def test_dry_run_says_what_epochs_take_and_whether_to_copy_the_data(tuned, cases
     )
     with Store.open(str(tuned.folder / "planner.db")) as store:
         store.machines.save_probe(replace(probe(quick=True), data=(measured,)))
-    arguments = ["launch", "--use-case", f"{cases}:Steady", "--data", "data", *AS_ROOT, "--dry-run"]
-    found = tuned.data(*arguments, "--epochs", 3)["input"]
+    arguments = (steady, "--data", "data", "--dry-run", "--epochs", 3)
+    found = tuned.launch(*arguments, "--json").document["data"]["input"]
     assert (found["path"], found["file_system"]) == (str(data), "nfs4")
     assert found["copy_s"] == pytest.approx(9.0)
     assert found["copy_pays_after_epochs"] == 2
-    ended = tuned.run(*arguments, "--epochs", 3)
+    ended = tuned.launch(*arguments)
     assert f"data: {data} on nfs4, " in ended.err
     assert "local disk takes 9.0s and has paid after 2 epochs: copy them\n" in ended.err
 

@@ -19,21 +19,7 @@ from safetensors.numpy import load_file
 from launch.plan import Plan
 from planner.store import Store
 
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
-
-
-def launch(command, case, *arguments, **environment):
-    return command.start("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
-
-
-def launched(command, case, *arguments, **environment):
-    return command.run("launch", "--use-case", case, *AS_ROOT, *arguments, **environment)
-
-
-@pytest.fixture
-def steady(cases):
-    return f"{cases}:Steady"
 
 
 def test_launch_trains_and_leaves_weights_metrics_and_logs(trained_folder):
@@ -69,7 +55,7 @@ def test_weights_of_the_best_validation_are_named(trained_folder):
 def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
     import_for("NotANumber")
     options = ("--allow-nan", "--no-noise-scale", "--json")
-    ended = launched(tuned, f"{cases}:NotANumber", *options)
+    ended = tuned.launch(f"{cases}:NotANumber", *options)
     assert ended.code == 0, ended.err
     (epoch,) = ended.document["data"]["epochs"]
     assert epoch["train_loss"] is None
@@ -86,7 +72,7 @@ def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_che
     """The story: it made three epochs of NaN, stored the weights and ended with 0."""
     import_for("Diverges", node_batch=4)
     keep = ("--epochs", "9999", "--checkpoint", "kept", "--checkpoint-every", "1s", "--keep-best")
-    ended = launched(tuned, f"{cases}:Diverges", *keep, "--json")
+    ended = tuned.launch(f"{cases}:Diverges", *keep, "--json")
     assert ended.code == ended.document["error"]["code"] == 1
     (error,) = ended.errors
     (newest,) = (tuned.folder / "kept").glob("step-*")
@@ -111,7 +97,7 @@ def test_interrupt_that_was_ignored_at_the_start_ends_as_an_interrupt(has_steps,
     listed while it runs, and after it was cancelled."""
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        process = launch(tuned, steady, "--epochs", "100000", "--json")
+        process = tuned.start_launch(steady, "--epochs", "100000", "--json")
     finally:
         signal.signal(signal.SIGINT, usual)
     if has_steps:
@@ -149,7 +135,7 @@ def most_processes(tuned):
 def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, steady):
     """The story: "mpirun ended with exit code 0, as where a login to a host breaks" was not true,
     and counted as an accident to restart after."""
-    process = launch(tuned, steady, "--epochs", "100000")
+    process = tuned.start_launch(steady, "--epochs", "100000")
     tuned.wait_until((tuned.folder / "runs" / "1" / "metrics.jsonl").exists, "launch")
     (pid,) = (p for p, line in tuned.processes("prterun").items() if "prterun" in line.split()[0])
     os.kill(pid, signal.SIGUSR2)
@@ -162,7 +148,7 @@ def test_end_that_someone_else_has_asked_mpirun_for_is_told_as_such(tuned, stead
 
 def test_dying_worker_ends_the_job_and_shows_its_last_words(import_for, tuned, cases):
     import_for("Dies")
-    ended = launched(tuned, f"{cases}:Dies", "--json")
+    ended = tuned.launch(f"{cases}:Dies", "--json")
     assert ended.code == ended.document["error"]["code"] == 1
     (error,) = ended.errors
     assert "on localhost: killed by signal 9 (SIGKILL)" in error
@@ -177,7 +163,7 @@ def test_data_of_no_use_end_a_launch_with_nothing_written(import_for, tuned, cas
     import_for("Steady", use_case="simplebig")
     (tuned.folder / "photos").mkdir()
     before = tuned.listing()
-    ended = launched(tuned, "simplebig", "--data", "photos", "--json")
+    ended = tuned.launch("simplebig", "--data", "photos", "--json")
     assert ended.code == ended.document["error"]["code"] == 2
     assert "has no photos" in ended.errors[0]
     assert tuned.listing() == before
@@ -185,7 +171,7 @@ def test_data_of_no_use_end_a_launch_with_nothing_written(import_for, tuned, cas
 
 def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
     (tuned.folder / "runs").write_text("")
-    ended = launched(tuned, steady)
+    ended = tuned.launch(steady)
     assert ended.code == 2
     assert ended.err.splitlines()[-1].startswith("error: folder ")
     assert "Traceback" not in ended.err
@@ -193,22 +179,22 @@ def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
 
 def test_ways_to_sum_between_hosts_that_one_host_has_no_use_for_are_a_warning(tuned, steady):
     """They did nothing, and nothing was said."""
-    ended = launched(tuned, steady, "--wire", "top1", "--all-reduce", "tree", "--dry-run")
+    ended = tuned.launch(steady, "--wire", "top1", "--all-reduce", "tree", "--dry-run")
     assert ended.code == 0
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning:")]
     assert [w for w in warnings if "--wire top1 and --all-reduce tree and one host" in w]
-    usual = launched(tuned, steady, "--wire", "fp32", "--all-reduce", "ring", "--dry-run")
+    usual = tuned.launch(steady, "--wire", "fp32", "--all-reduce", "ring", "--dry-run")
     assert "one host" not in usual.err
 
 
 def test_dry_run_starts_and_writes_nothing(tuned, steady):
     before = tuned.listing()
-    ended = launched(tuned, steady, "--dry-run")
+    ended = tuned.launch(steady, "--dry-run")
     assert ended.code == 0
     assert ended.out.splitlines()[0].split()[0].endswith("mpirun")
     assert "worker 0: cores" in ended.out
     assert "OMP_NUM_THREADS=1" in ended.out
-    described = launched(tuned, steady, "--dry-run", "--json").document["data"]
+    described = tuned.launch(steady, "--dry-run", "--json").document["data"]
     assert described.keys() >= {"command", "nodes", "environment"}
     assert tuned.listing() == before
 
@@ -217,7 +203,7 @@ def test_dry_run_shows_how_threads_wait(import_for, tuned, steady):
     number = import_for(
         strategy="threads", processes=1, replicas=1, options={"wait_policy": "passive"}
     )
-    shown = launched(tuned, steady, "--plan", str(number), "--dry-run", "--json").document["data"]
+    shown = tuned.launch(steady, "--plan", str(number), "--dry-run", "--json").document["data"]
     assert shown["nodes"][0]["environment"]["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
@@ -234,16 +220,16 @@ def test_root_must_say_that_root_may_run_mpirun(tuned, steady, monkeypatch):
 def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, steady):
     number = import_for(software={"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"})
     assert tuned.data("plans", "show", number)["stale"] is True
-    ended = launched(tuned, steady, "--plan", str(number), "--json")
+    ended = tuned.launch(steady, "--plan", str(number), "--json")
     assert ended.code == ended.document["error"]["code"] == 5
     assert "torch 1.0.0" in ended.errors[0]
     assert "--allow-stale" in ended.errors[0]
     arguments = ("--plan", str(number), "--allow-stale", "--dry-run")
-    assert launched(tuned, steady, *arguments).code == 0
+    assert tuned.launch(steady, *arguments).code == 0
     number = import_for(fingerprint="sha256:0")
-    ended = launched(tuned, steady, "--plan", str(number))
+    ended = tuned.launch(steady, "--plan", str(number))
     assert (ended.code, ended.out) == (5, "")
-    assert launched(tuned, steady, "--dry-run").out.count("plan 1,") == 1
+    assert tuned.launch(steady, "--dry-run").out.count("plan 1,") == 1
 
 
 @dataclass(frozen=True)
@@ -268,9 +254,9 @@ def changed(tuned_folder, command_line, tmp_path_factory):
     (command.folder / "runs" / "4").mkdir(parents=True)
     batch = str(2 * plan["node_batch"] + 1)
     arguments = ("--hosts", "hosts", "--plan", "2", "--allow-stale", "--effective-batch", batch)
-    shown = launched(command, plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
+    shown = command.launch(plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
     assert shown.code == 0, shown.err
-    process = launch(command, plan["use_case"], *arguments, "--json")
+    process = command.start_launch(plan["use_case"], *arguments, "--json")
     line = shown.out.splitlines()[0]
     command.wait_until(lambda: command.processes(" ".join(shlex.split(line)[1:])), line)
     ended = command.end(process)
@@ -298,10 +284,10 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(changed)
 
 
 def test_global_batch_is_that_of_a_step(tuned, steady):
-    ended = launched(tuned, steady, "--global-batch", "12", "--dry-run", "--json")
+    ended = tuned.launch(steady, "--global-batch", "12", "--dry-run", "--json")
     (node,) = ended.document["data"]["nodes"]
     assert node["plan"]["node_batch"] == 12
-    ended = launched(tuned, steady, "--effective-batch", "64", "--global-batch", "64")
+    ended = tuned.launch(steady, "--effective-batch", "64", "--global-batch", "64")
     assert (ended.code, len(ended.errors)) == (2, 1)
     assert "exclude each other" in ended.errors[0]
 
@@ -318,7 +304,7 @@ def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, st
     connection.close()
     best = tuned.data("plans", "best", "--use-case", steady)
     assert (best["id"], best["stale"]) == (1, False)
-    assert "plan 1," in launched(tuned, steady, "--dry-run").out
+    assert "plan 1," in tuned.launch(steady, "--dry-run").out
     assert tuned.data("plans", "best", "--use-case", steady, "--node", best["node"])["id"] == 2
 
 
@@ -331,7 +317,7 @@ def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, st
 )
 def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
     before = tuned.listing()
-    ended = launched(tuned, steady, *arguments, "--json")
+    ended = tuned.launch(steady, *arguments, "--json")
     assert ended.code == ended.document["error"]["code"] == code
     assert says in ended.errors[0]
     assert tuned.listing() == before
@@ -342,14 +328,14 @@ def test_stored_plan_that_would_train_wrongly_is_refused(tuned, steady):
         stored = store.plans.get(1)
         plan = Plan(strategy="sequential", processes=2, node_batch=4)
         number = store.plans.save(replace(stored, plan=plan))
-    ended = launched(tuned, steady, "--plan", str(number), "--json")
+    ended = tuned.launch(steady, "--plan", str(number), "--json")
     assert ended.code == ended.document["error"]["code"] == 2
     assert "strategy=sequential and processes=2: use processes=1" in ended.errors[0]
 
 
 def test_plan_of_another_use_case_is_refused(import_for, tuned, cases):
     import_for("Dies")
-    ended = launched(tuned, f"{cases}:Dies", "--plan", "1")
+    ended = tuned.launch(f"{cases}:Dies", "--plan", "1")
     assert ended.code == 2
     assert "plan 1 is for " in ended.errors[0]
     assert "choose another" in ended.errors[0]
@@ -360,7 +346,7 @@ def test_launch_under_nohup_goes_on_when_the_terminal_closes(tuned, steady):
     """The story: nohup ignores the signal for the command, which took it for itself again."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what a child inherits
     try:
-        process = launch(tuned, steady, "--epochs", "6", "--json")
+        process = tuned.start_launch(steady, "--epochs", "6", "--json")
     finally:
         signal.signal(signal.SIGHUP, before)
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
@@ -380,7 +366,7 @@ def find(command, program):
 @pytest.mark.parametrize("victim", ["prterun", "launch.rank", "fork_server"])
 @pytest.mark.long
 def test_whichever_process_is_killed_none_is_left(tuned, steady, victim):
-    process = launch(tuned, steady, "--epochs", "100000")
+    process = tuned.start_launch(steady, "--epochs", "100000")
     metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
     tuned.wait_until(metrics.exists, "the first epoch")
     os.kill(min(find(tuned, victim)), signal.SIGKILL)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import onnxruntime
 import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing import event_accumulator as reading
-
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 
 
 def outputs(path, inputs):
@@ -20,11 +16,8 @@ def outputs(path, inputs):
 
 
 @pytest.mark.long
-def test_launch_leaves_an_onnx_file_and_event_files_and_a_run_is_exported_later(tuned, cases):
-    ended = tuned.run(
-        *("launch", "--use-case", f"{cases}:Steady", "--epochs", 2, *AS_ROOT),
-        *("--onnx", "model.onnx", "--tensorboard", "events"),
-    )
+def test_launch_leaves_an_onnx_file_and_event_files_and_a_run_is_exported_later(tuned, steady):
+    ended = tuned.launch(steady, "--epochs", 2, "--onnx", "model.onnx", "--tensorboard", "events")
     assert ended.code == 0, ended.err
     (line,) = [line for line in ended.out.splitlines() if line.startswith("onnx ")]
     assert line.startswith("onnx       model.onnx (")
@@ -54,24 +47,21 @@ def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
 
 
 @pytest.mark.long
-def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, cases):
+def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, steady):
     (tuned.folder / "hidden").mkdir()
     hide = "import sys; sys.modules['onnxruntime'] = None"
     (tuned.folder / "hidden" / "sitecustomize.py").write_text(hide)
-    started = tuned.start(
-        *("launch", "--use-case", f"{cases}:Steady", *AS_ROOT, "--onnx", "there"),
-        PYTHONPATH=str(tuned.folder / "hidden"),
-    )
+    hidden = str(tuned.folder / "hidden")
+    started = tuned.start_launch(steady, "--onnx", "there", PYTHONPATH=hidden)
     ended = tuned.end(started)
     assert ended.code == 2, ended.err
     assert "installed: pip install 'ddlplan[" in ended.errors[0]
     assert not (tuned.folder / "runs").exists()
 
 
-def test_event_files_that_cannot_be_written_are_told_before_anything_is_trained(tuned, cases):
+def test_event_files_that_cannot_be_written_are_told_before_anything_is_trained(tuned, steady):
     """As is a library that is missing, by the same check."""
-    options = (*AS_ROOT, "--tensorboard", "planner.db")
-    ended = tuned.run("launch", "--use-case", f"{cases}:Steady", *options)
+    ended = tuned.launch(steady, "--tensorboard", "planner.db")
     assert ended.code == 2, ended.err
     assert "planner.db: file exists: name another folder" in ended.errors[0]
     assert not (tuned.folder / "runs").exists()

@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 
 import pytest
 
 from planner.store import Store
-
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-
-
-@pytest.fixture
-def launch(tuned, cases):
-    def do(case="Steady", *arguments, run=tuned.run):
-        return run("launch", "--use-case", f"{cases}:{case}", *AS_ROOT, *arguments)
-
-    return do
 
 
 def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
@@ -81,28 +70,19 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
 
 
 @pytest.mark.long
-def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for, tuned, launch):
+def test_use_case_that_fails_before_its_first_step_leaves_no_training(import_for, tuned, cases):
     import_for("Fails")
-    assert launch("Fails").code == 1
+    assert tuned.launch(f"{cases}:Fails").code == 1
     ended = tuned.run("runs", "list")
     assert (ended.code, ended.out) == (0, "")
     assert "no trainings: ddlplan launch makes one" in ended.err
 
 
 @pytest.mark.long
-def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, launch):
+def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tuned, cases):
     import_for("DiesLater")
-    arguments = (
-        "--epochs",
-        "99",
-        "--checkpoint",
-        "kept",
-        "--checkpoint-every",
-        "1s",
-        "--max-restarts",
-        "1",
-    )
-    assert launch("DiesLater", *arguments).code == 1
+    keep = ("--checkpoint", "kept", "--checkpoint-every", "1s", "--max-restarts", "1")
+    assert tuned.launch(f"{cases}:DiesLater", "--epochs", "99", *keep).code == 1
     second, first = tuned.data("runs", "list")
     assert (first["state"], second["state"]) == ("failed", "failed")
     assert "killed by signal 9 (SIGKILL)" in first["error"]
@@ -113,9 +93,9 @@ def test_each_restart_after_an_accident_is_a_training_of_its_own(import_for, tun
 
 
 @pytest.mark.long
-def test_training_goes_on_while_another_program_has_locked_the_database(tuned, launch):
+def test_training_goes_on_while_another_program_has_locked_the_database(tuned, steady):
     with closing(sqlite3.connect(tuned.folder / "planner.db", isolation_level=None)) as other:
-        process = launch("Steady", "--epochs", "3", run=tuned.start)
+        process = tuned.start_launch(steady, "--epochs", "3")
         metrics = tuned.folder / "runs" / "1" / "metrics.jsonl"
         tuned.wait_until((tuned.folder / "runs" / "1" / "job.json").exists, "the job")
         other.execute("BEGIN IMMEDIATE")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-AS_ROOT = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 CASE = """
 from steady_cases import Steady
 
@@ -34,7 +31,7 @@ def test_a_setting_that_does_not_fit_is_one_line_and_exit_2(tuned, case):
 
 
 def test_what_is_no_setting_is_told_before_anything_starts(tuned, case):
-    ended = tuned.run("launch", "--use-case", case, "--set", "width", *AS_ROOT)
+    ended = tuned.launch(case, "--set", "width")
     assert ended.code == 2
     assert "setting 'width' of a use case: write key=value" in ended.err
 
@@ -69,10 +66,10 @@ def test_settings_have_plans_of_their_own_and_reach_the_workers(tuned, case):
     name = f"{case},rate=0.25,width=5"
     assert [plan["use_case"] for plan in tuned.data("plans", "list")][-1] == name
     assert {trial["use_case"] for trial in tuned.data("trials", "--use-case", name)} == {name}
-    trained = tuned.run("launch", "--use-case", case, *settings, *AS_ROOT)
+    trained = tuned.launch(case, *settings)
     assert trained.code == 0, trained.err
     (listed,) = tuned.data("runs", "list")
     assert listed["use_case"] == name
-    assert tuned.run("launch", "--use-case", name, *AS_ROOT).code == 0
-    other = tuned.run("launch", "--use-case", case, "--set", "width=5", *AS_ROOT)
+    assert tuned.launch(name).code == 0
+    other = tuned.launch(case, "--set", "width=5")
     assert other.code in (2, 3)

@@ -131,9 +131,7 @@ def test_batch_of_the_best_plan_is_never_one_that_was_measured_for_shares(store,
     assert all(plan.node_batch >= 32 for plan in chosen)
 
 
-@pytest.mark.parametrize(
-    ("with_baseline", "best_factor"), [(False, 1.0), (True, 1.0), (True, 0.7)]
-)
+@pytest.mark.parametrize(("with_baseline", "best_factor"), [(False, 1.0), (True, 1.0), (True, 0.7)])
 def test_run_on_one_core_is_in_the_final_however_slow_where_it_is_asked_for(
     store, recorded, with_baseline, best_factor
 ):
