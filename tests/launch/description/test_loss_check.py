@@ -15,15 +15,12 @@ from launch.errors import UseCaseError
 
 CASES = [
     tiny_cases.Sgd,
-    tiny_cases.AdamW,
     tiny_cases.Normed,
     tiny_cases.NormedRest,
     tiny_cases.Random,
-    tiny_cases.Tied,
     tiny_cases.Sparse,
     tiny_cases.SparseRows,
     tiny_cases.NestedTargets,
-    tiny_cases.NoLayers,
     tiny_cases.NotANumber,
     tiny_cases.Decoded,
     tiny_cases.ClassWeights,

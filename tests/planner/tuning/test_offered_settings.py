@@ -13,7 +13,7 @@ from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, Search
 ANY_PRECISION = replace(CASE, precisions=("fp32", "bf16", "bf16_internal"))
 THREADS = replace(REQUEST, strategies=("threads",))
 """What is offered is the same with every strategy, and a search of one takes a part of the time."""
-AUTO = replace(THREADS, precision="auto")
+AUTO = replace(THREADS, precision="auto", trials=8)
 
 
 def gain(recorded: Recorded, **factors: float) -> None:
@@ -57,17 +57,18 @@ def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
     """A plan that had clearly lost has no interval that a result could show."""
     gain(recorded, bf16=0.5, bf16_internal=0.8)
     recorded.fail = lambda plan: Outcome.SLOWER if plan.precision == "fp32" else None
-    short = replace(AUTO, budget_s=60)  # such trials take no time, and there are many
-    best = Search(store, recorded, short, ANY_PRECISION).tune().plan.plan
+    many = replace(AUTO, budget_s=60, trials=None)  # for such trials take no time
+    best = Search(store, recorded, many, ANY_PRECISION).tune().plan.plan
     assert (Role.FINAL, replace(best, precision="fp32")) in recorded.ran
 
 
 def test_pictures_are_kept_unless_the_user_says_otherwise(store, recorded):
     case = replace(CASE, inputs=("files", "cache"))
-    Search(store, recorded, THREADS, case).tune()
+    few = replace(THREADS, trials=6)
+    Search(store, recorded, few, case).tune()
     assert "cache" in {plan.input for _, plan in recorded.ran}
     without = Recorded()
-    best = Search(store, without, replace(THREADS, no_cache=True), case).tune().plan.plan
+    best = Search(store, without, replace(few, no_cache=True), case).tune().plan.plan
     assert {plan.input for _, plan in without.ran} == {"files"}
     assert best.input == "files"  # though trials of the first search are remembered
 

@@ -6,90 +6,47 @@ import multiprocessing
 from dataclasses import replace
 
 import pytest
-from imagined_machines import CASE, Machine, node_of
-from sample_plan import SOFTWARE
+from imagined_machines import node_of
 
-from launch.reports import StepDone
-from launch.workload import Workload
 from planner.store import Store
-from planner.trials.reports import ignore
 from planner.trials.result import Role
-from planner.tuning.conclusion import conclude
-from planner.tuning.findings import Findings
-from planner.tuning.tune import Tuner
-from planner.tuning.tune_request import TuneRequest
+from tests.planner.tuning import recorded_search
+from tests.planner.tuning.recorded_search import Recorded, Search
 
 fork = multiprocessing.get_context("fork")
 NODE = node_of(4)
-REQUEST = TuneRequest(
-    workload=Workload(use_case="simplebig"), budget_s=120, trials=6, strategies=("threads",)
-)
+REQUEST = replace(recorded_search.REQUEST, budget_s=120, trials=6, strategies=("threads",))
 GUARD_S = 60
-
-
-class Contender:
-    """Makes the steps of a plan on an imagined machine, and winds its clock."""
-
-    disturbance = None
-    peak_memory_bytes = 10**8
-    compile_s = None
-
-    def __init__(self, search, plan):
-        self._search, self._plan = search, plan
-
-    def make_steps(self, count, *, time_limit_s):
-        step_s = self._search.machine.sample_s(self._plan) * self._plan.node_batch
-        self._search.now_s += count * step_s
-        return [
-            StepDone(step=n, epoch=0, time_s=step_s, samples=self._plan.node_batch, loss=1.0)
-            for n in range(count)
-        ]
-
-    def close(self):
-        pass
-
-
-class Search:
-    """One person's search; it may wait for the other's at the start of each plan."""
-
-    def __init__(self, store, node=NODE, step=lambda: None, request=REQUEST):
-        self.machine = Machine(parts=2, fixed=0.3)
-        self.now_s, self._step = 0.0, step
-        self.findings = Findings(request, CASE, node, SOFTWARE, store.studies)
-        self.taken = []
-        take = self.findings.take_later
-
-        def take_and_note():
-            later = take()
-            self.taken += [*later.own, *later.similar]
-            return later
-
-        self.findings.take_later = take_and_note
-        self.tuner = Tuner(self.findings, self._start, ignore, clock=lambda: self.now_s)
-
-    def _start(self, plan):
-        self._step()
-        self.now_s += 2.0
-        return Contender(self, plan)
 
 
 def search(url, node, barrier, pipe):
     """Search in step with the other as long as both do; say what was stored and taken over."""
+    recorded, taken = Recorded(), []
+    start = recorded.start
 
-    def wait_for_other():
+    def start_with_other(plan):
         if not barrier.broken:
             try:
                 barrier.wait(GUARD_S)
             except Exception:  # noqa: BLE001 - the other has ended
                 barrier.abort()
+        return start(plan)
 
+    recorded.start = start_with_other
     with Store.open(url) as store:
         barrier.wait(GUARD_S)
-        one = Search(store, replace(NODE, node=node), wait_for_other)
-        outcome = conclude(one.findings, store.plans, interrupted=one.tuner.search())
+        one = Search(store, recorded, REQUEST, node=replace(NODE, node=node))
+        take = one.findings.take_later
+
+        def take_and_note():
+            later = take()
+            taken.extend([*later.own, *later.similar])
+            return later
+
+        one.findings.take_later = take_and_note
+        outcome = one.tune()
         barrier.abort()
-    said = {"stored": outcome.new_trials, "taken": len(one.taken), "plan": outcome.plan.id}
-    pipe.send(said)
+    pipe.send({"stored": outcome.new_trials, "taken": len(taken)})
 
 
 @pytest.mark.parametrize("nodes", [("n1", "n1"), ("n1", "n2")])
@@ -121,7 +78,7 @@ def test_two_searches_at_once_take_over_each_others_trials_and_lose_none(databas
 def test_rounds_of_two_searches_of_a_study_are_never_the_same(database):
     with Store.open(database.url) as store:
         short = replace(REQUEST, trials=1)
-        first, second = Search(store, request=short), Search(store, request=short)
+        first, second = (Search(store, Recorded(), short, node=NODE) for _ in range(2))
         for one in (first, second):
             one.tuner.search()
         rounds = [
@@ -140,7 +97,7 @@ def test_rounds_of_two_searches_of_a_study_are_never_the_same(database):
 def test_a_faster_plan_that_another_found_is_raced_here(database):
     """It would be proposed by nobody: this search may draw no plan of its own."""
     with Store.open(database.url) as store:
-        other = Search(store)
+        other = Search(store, Recorded(), REQUEST, node=NODE)
         other.tuner.search()
         best = min(
             (r for r in other.findings.results if r.role is Role.SEARCH and r.measurement),
@@ -148,7 +105,8 @@ def test_a_faster_plan_that_another_found_is_raced_here(database):
         )
     # A database in which only the defaults are known, and the other's trial comes meanwhile.
     with Store.open(database.url) as store:
-        mine = Search(store, request=replace(REQUEST, trials=0, fresh=True))
+        fresh = replace(REQUEST, trials=0, fresh=True)
+        mine = Search(store, Recorded(), fresh, node=NODE)
         store.studies.add_trial(mine.findings.study_id, best)
         mine.tuner.search()
         assert best.plan in [result.plan for result in mine.findings.new_results()]
