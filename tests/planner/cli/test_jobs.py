@@ -6,14 +6,16 @@ import os
 import platform
 import pty
 import signal
+from dataclasses import replace
 
 import pytest
+from training_samples import JOB
 from worth_cases import TRIALS
 
 from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_identity import ProcessIdentity
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobState
 from planner.records.progress import ContenderStanding, SearchProgress
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
@@ -33,20 +35,17 @@ def held():
 
 def add_job(ddlplan, log=None, **changes):
     """Store a job as its supervisor left it."""
-    values = {
-        "kind": JobKind.TUNE,
-        "created_at": utc_now(),
-        "machine": "vm",
-        "user": "ada",
-        "title": "ddlplan tune --use-case=fire",
-        "is_detached": True,
-        "state": JobState.DONE,
-        "exit_code": 0,
-        "started_at": utc_now(),
-        "ended_at": utc_now(),
-    }
+    ended = replace(
+        JOB,
+        created_at=utc_now(),
+        title="ddlplan tune --use-case=fire",
+        state=JobState.DONE,
+        exit_code=0,
+        started_at=utc_now(),
+        ended_at=utc_now(),
+    )
     with Store.open(str(ddlplan.folder / "planner.db")) as store:
-        job = store.jobs.add(JobRecord(**(values | changes)))
+        job = store.jobs.add(replace(ended, **changes))
         if log is not None:
             folder = JobFolder.create(job, ddlplan.folder / "jobs")
             folder.log.write_bytes(log)
@@ -143,19 +142,6 @@ def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):
     (job,) = ddlplan.data("jobs", "list")
     assert (job["state"], job["exit_code"], job["is_detached"]) == ("cancelled", 130, False)
     assert job["title"] == "ddlplan probe"
-
-
-def test_killed_command_in_a_terminal_is_interrupted(ddlplan):
-    with Store.open(str(ddlplan.folder / "planner.db")):
-        pass
-    with timing_alone(
-        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
-    ):
-        process = ddlplan.start("probe")
-        ddlplan.wait_until(lambda: ddlplan.data("jobs", "list"), "the probe is listed")
-        process.kill()
-        ddlplan.end(process)
-    assert ddlplan.data("jobs", "show", 1)["state"] == "interrupted"
 
 
 def test_log_is_written_whole_and_harmless(ddlplan):
