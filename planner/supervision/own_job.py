@@ -8,9 +8,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from launch.system.process_identity import ProcessIdentity
@@ -32,36 +31,6 @@ _END_LIMIT_S, _RETRY_S = 3.0, 0.1
 longer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RowUpdate:
-    """Columns of the row that have changed and are not written yet."""
-
-    progress: Any = None
-    study_id: int | None = None
-    training_id: int | None = None
-    sweep_id: int | None = None
-    plan_id: int | None = None
-
-    def after(self, older: _RowUpdate) -> _RowUpdate:
-        """Add what only an older update has."""
-        return _RowUpdate(
-            progress=self.progress if self.progress is not None else older.progress,
-            study_id=self.study_id or older.study_id,
-            training_id=self.training_id or older.training_id,
-            sweep_id=self.sweep_id or older.sweep_id,
-            plan_id=self.plan_id or older.plan_id,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """How the command ended."""
-
-    state: JobState
-    exit_code: int | None
-    error: str | None = None
-
-
 class OwnJob:
     """Row of the command that this process runs.
 
@@ -81,8 +50,10 @@ class OwnJob:
         self._has_supervisor = job_id is not None
         self._started_at = utc_now()
         self._lock = threading.Lock()
-        self._unwritten = _RowUpdate()
-        self._end: _End | None = None
+        self._unwritten: dict[str, Any] = {}
+        """Columns of the row that have changed: ``progress``, ``study_id`` and the like."""
+        self._end: tuple[JobState, int | None, str | None] | None = None
+        """How the command ended: state, exit code, error."""
         self._is_ending = threading.Event()
         self._gives_up_at = 0.0
         self._writer: threading.Thread | None = None
@@ -94,8 +65,9 @@ class OwnJob:
             progress: A value of `planner.records.progress`.
             links: ``study_id``, ``training_id``, ``sweep_id``, ``plan_id``, where they are known.
         """
+        given = {"progress": progress, **links}
         with self._lock:
-            self._unwritten = _RowUpdate(progress=progress, **links).after(self._unwritten)
+            self._unwritten |= {name: value for name, value in given.items() if value is not None}
         if self._writer is None:
             self._writer = threading.Thread(target=self._write_until_end, daemon=True)
             self._writer.start()
@@ -105,7 +77,7 @@ class OwnJob:
         if self._writer is None:
             return
         if not self._has_supervisor:
-            self._end = _End(state=state, exit_code=exit_code, error=error)
+            self._end = state, exit_code, error
         self._gives_up_at = time.monotonic() + _END_LIMIT_S
         self._is_ending.set()
         if self._writer.is_alive():  # Ctrl-C may come before it is
@@ -119,19 +91,19 @@ class OwnJob:
         while True:
             is_ending = self._is_ending.is_set()
             with self._lock:
-                update, self._unwritten = self._unwritten, _RowUpdate()
+                update, self._unwritten = self._unwritten, {}
             is_written = False
             try:
                 if store is None:
                     store = Store.open(self._db, create=False, lock_timeout_s=_LOCK_TIMEOUT_S)
                 is_due = time.monotonic() - written_at >= _BEAT_S
-                self._write(store, update, self._end if is_ending else None, is_due=is_due)
-                if update != _RowUpdate() or is_due:
+                self._write(store, update, is_ending=is_ending, is_due=is_due)
+                if update or is_due:
                     written_at = time.monotonic()
                 is_written = True
             except Exception:  # noqa: BLE001 - no trouble with it may reach the command
                 with self._lock:
-                    self._unwritten = self._unwritten.after(update)
+                    self._unwritten = update | self._unwritten
             if not is_ending:
                 self._is_ending.wait(_WRITE_EVERY_S)
             elif is_written or self._id is None or time.monotonic() >= self._gives_up_at:
@@ -141,25 +113,21 @@ class OwnJob:
         if store is not None:
             store.close()
 
-    def _write(self, store: Store, update: _RowUpdate, end: _End | None, *, is_due: bool) -> None:
+    def _write(
+        self, store: Store, update: Mapping[str, Any], *, is_ending: bool, is_due: bool
+    ) -> None:
         if self._id is None:
             self._id = store.jobs.add(self._make_record()).id
         assert self._id is not None  # the store has given it
-        if update != _RowUpdate():
-            progress = update.progress
-            values = None if progress is None else codec.to_builtins(progress, null_for_nan=True)
-            store.jobs.set_progress(
-                self._id,
-                values,
-                study_id=update.study_id,
-                training_id=update.training_id,
-                sweep_id=update.sweep_id,
-                plan_id=update.plan_id,
-            )
+        if update:
+            links = {**update}
+            progress = codec.to_builtins(links.pop("progress", None), null_for_nan=True)
+            store.jobs.set_progress(self._id, progress, **links)
         elif is_due:
             store.jobs.beat(self._id)
-        if end is not None:
-            store.jobs.end(self._id, end.state, exit_code=end.exit_code, error=end.error)
+        if is_ending and self._end is not None:
+            state, code, error = self._end
+            store.jobs.end(self._id, state, exit_code=code, error=error)
 
     def _make_record(self) -> JobRecord:
         return JobRecord(
