@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from launch.system.log_part import MOST_LOG_BYTES, LogPart
 from planner.errors import ConflictError, UsageError
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
-from planner.supervision.job_folder import MOST_LOG_BYTES, JobFolder, LogPart
+from planner.supervision.job_folder import JobFolder
 from planner.supervision.resuming import resume_request
 from planner.supervision.states import true_jobs, true_trainings
 from planner.supervision.submission import submit as submit_to

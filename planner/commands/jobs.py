@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from launch.system.log_part import LogPart
 from planner.api import jobs
 from planner.errors import NoDatabaseError, NoJobError
 from planner.quantities import printable
@@ -17,7 +18,6 @@ from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.report.jobs import job_json, job_text, jobs_table
 from planner.report.output import Output
 from planner.report.table import WithCommand
-from planner.supervision.job_folder import LogPart
 from probes import codec
 
 _POLL_S = 0.5

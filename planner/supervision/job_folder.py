@@ -15,9 +15,7 @@ from launch.system.durable_files import (
     replace_durably,
     write_durably,
 )
-from launch.system.log_part import MOST_LOG_BYTES as MOST_LOG_BYTES
-from launch.system.log_part import LogPart as LogPart
-from launch.system.log_part import read_log_part
+from launch.system.log_part import MOST_LOG_BYTES, LogPart, read_log_part
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import RunDirectoryError
 from planner.records.job_record import JobRecord, JobState
@@ -127,12 +125,7 @@ class JobFolder:
         return _read(self.exit_record, ExitRecord)
 
     def read_log(self, offset: int = 0, most_bytes: int = MOST_LOG_BYTES) -> LogPart:
-        """Read a part of the log.
-
-        Args:
-            offset: First byte; below 0 it counts from the end.
-            most_bytes: At most so many, and never more than `MOST_LOG_BYTES`.
-        """
+        """Read a part of the log; see `read_log_part`."""
         return read_log_part(self.log, offset, most_bytes)
 
     def _write(self, path: Path, document: object) -> None:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from launch.system.log_part import MOST_LOG_BYTES, LogPart
 from launch.use_cases import use_case_names
 from planner.api import jobs, plans
 from planner.errors import ConflictError, NoDatabaseError, UsageError
@@ -30,7 +31,6 @@ from planner.service.endpoints.repeats import start_once
 from planner.service.endpoints.shapes import many, of
 from planner.service.requests.documents import RequestError
 from planner.service.requests.settings import ServiceSettings
-from planner.supervision.job_folder import MOST_LOG_BYTES, LogPart
 from planner.supervision.options import OPTIONS
 from planner.sweeps.sweep_request import BEST
 from probes import codec

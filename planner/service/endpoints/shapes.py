@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, get_args
 
 from launch.plan import Plan
+from launch.system.log_part import LogPart
 from planner.plans.measured_steps import StepPoint
 from planner.plans.stored_plan import Baseline
 from planner.records.event_record import EventRecord
@@ -20,7 +21,6 @@ from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.service.endpoints.job_options import JobOptions
-from planner.supervision.job_folder import LogPart
 from planner.sweeps.sweep_record import SweepRecord
 from planner.worth.batch_advice import BatchAdvice
 from planner.worth.step_parts import StepPart

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from training_samples import JOB
 
+from launch.system.log_part import MOST_LOG_BYTES
 from planner.errors import RunDirectoryError
 from planner.records.job_record import JobState
-from planner.supervision.job_folder import MOST_LOG_BYTES, ExitRecord, JobFolder
+from planner.supervision.job_folder import ExitRecord, JobFolder
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 250, tzinfo=UTC)
 RECORD = replace(JOB, id=7, created_at=NOW)
