@@ -253,7 +253,7 @@ def _check_queue(db: str) -> None:
         waiting = jobs.find(states=[JobState.QUEUED], db=db)
     except NoDatabaseError:
         return
-    here = [job for job in waiting if job.machine == platform.node() and not job.state.is_over]
+    here = [job for job in waiting if job.machine == platform.node()]
     if len(here) >= _MOST_QUEUED:
         raise ConflictError(f"{len(here)} jobs wait for their turn already: cancel one, or wait")
 

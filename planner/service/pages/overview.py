@@ -6,7 +6,7 @@ from planner.api import jobs, machines, plans, trainings
 from planner.records.job_record import JobState
 from planner.service.pages.actions import find_forms
 from planner.service.pages.job import job_views
-from planner.service.pages.machine import MachineView, machine_views
+from planner.service.pages.machine import machine_views
 from planner.service.pages.view import Context, PageRequest, View, end_of_times
 
 _MOST_JOBS, _MOST_PLANS, _MOST_MACHINES, _MOST_TRAININGS = 12, 60, 40, 6
@@ -22,16 +22,15 @@ def show(request: PageRequest, context: Context) -> View:
     if not (known or active or best or latest):
         return show_nothing(context)
     current = [one for one in known if one.is_current]
-    shown: list[MachineView] = machine_views(current[:_MOST_MACHINES])
     return View(
         template="overview.html",
         title="Overview",
         values={
-            "jobs": [one for one in job_views(active) if not one.record.state.is_over],
+            "jobs": job_views(active),
             "best": best[:_MOST_PLANS],
             "num_best": len(best),
             "fastest": end_of_times(best),
-            "machines": shown,
+            "machines": machine_views(current[:_MOST_MACHINES]),
             "num_machines": len(current),
             "trainings": latest,
         },

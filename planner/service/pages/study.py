@@ -98,8 +98,7 @@ def _effects_figure(found: FoundStudy, db: str) -> Figure | None:
 def _find_running(study_id: int, context: Context) -> list[JobView]:
     """Give the jobs that search in a study now."""
     active = jobs.find(states=[JobState.RUNNING], db=context.db)
-    found = [one for one in active if one.study_id == study_id and not one.state.is_over]
-    return job_views(found)
+    return job_views(one for one in active if one.study_id == study_id)
 
 
 def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:

@@ -20,13 +20,12 @@ def show(request: PageRequest, context: Context) -> View:
     found = sweeps.get(sweep_id, db=db)
     record = found.record
     active = jobs.find(states=[JobState.RUNNING], db=db)
-    running = [one for one in active if one.sweep_id == sweep_id and not one.state.is_over]
     return View(
         template="sweep.html",
         title=f"Sweep {record.id}: {record.use_case} on {record.node}",
         values={
             "record": record,
-            "running": job_views(running),
+            "running": job_views(one for one in active if one.sweep_id == sweep_id),
             "sentences": find_sentences(found),
             "figures": sweep_figures(found),
             "rows": point_rows(found),
