@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from planner.plans.stored_plan import utc_now
 from planner.quantities import format_duration, format_interval, format_number
@@ -15,13 +15,12 @@ from planner.records.progress import (
     SweepProgress,
     TrainingProgress,
     WorkProgress,
+    find_progress,
 )
 from planner.report.plan_line import describe_plan
 from planner.report.table import Column, Terminal, render_facts, render_table
 from probes import codec
-from probes.errors import InvalidDocumentError
 
-_T = TypeVar("_T")
 _STYLES = {
     JobState.RUNNING: "green",
     JobState.QUEUED: "yellow",
@@ -64,20 +63,18 @@ def job_json(job: JobRecord) -> dict[str, Any]:
 
 def _progress_line(job: JobRecord) -> str:
     """Say in one line what a job does, or did last; nothing where it has not said."""
-    if job.progress is None:
-        return ""
     match job.kind:
         case JobKind.TUNE:
-            search = _read(job.progress, SearchProgress)
+            search = find_progress(job.progress, SearchProgress)
             return "" if search is None else _search_line(search) + _mark(search)
         case JobKind.LAUNCH:
-            training = _read(job.progress, TrainingProgress)
+            training = find_progress(job.progress, TrainingProgress)
             return "" if training is None else _training_line(training) + _mark(training)
         case JobKind.SWEEP:
-            sweep = _read(job.progress, SweepProgress)
+            sweep = find_progress(job.progress, SweepProgress)
             return "" if sweep is None else _sweep_line(sweep) + _mark(sweep)
         case JobKind.PROBE | JobKind.DOCTOR:
-            work = _read(job.progress, WorkProgress)
+            work = find_progress(job.progress, WorkProgress)
             return "" if work is None else work.doing
 
 
@@ -134,9 +131,9 @@ def _facts(job: JobRecord) -> list[tuple[str, str]]:
 
 
 def _standings(job: JobRecord) -> list[tuple[str, str]]:
-    if job.kind is not JobKind.TUNE or job.progress is None or job.state.is_over:
+    if job.kind is not JobKind.TUNE or job.state.is_over:
         return []
-    search = _read(job.progress, SearchProgress)
+    search = find_progress(job.progress, SearchProgress)
     return [] if search is None else [_standing(one) for one in search.standings]
 
 
@@ -195,10 +192,3 @@ def _time(job: JobRecord) -> str:
 
 def _moment(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _read(progress: Mapping[str, Any], kind: type[_T]) -> _T | None:
-    try:
-        return codec.convert(dict(progress), kind, source="progress")
-    except InvalidDocumentError:
-        return None  # of another release
