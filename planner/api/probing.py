@@ -17,7 +17,7 @@ from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.jobs.hosts import Hosts
-from planner.store import Store
+from planner.store import Store, check_location, find_hazard
 from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
@@ -86,7 +86,7 @@ def probe(
         CancelledError: The end was asked for.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    for note in (*hosts.notes, Store.find_hazard(db)):
+    for note in (*hosts.notes, find_hazard(db)):
         if note is not None:
             listener(Warned(message=note))
     if not hosts.is_local:
@@ -110,7 +110,7 @@ def _probe_hosts(
     data: Path | None,
     waits: bool,
 ) -> ProbeResult:
-    Store.check_location(db)
+    check_location(db)
     checked = check_all(hosts, listener, cancellation)
     with LazyStore(db) as store:
         task = ClusterTask(

@@ -18,7 +18,7 @@ from planner.jobs.making import find_plan
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
-from planner.store import Store
+from planner.store import Store, check_location, find_hazard
 from planner.sweeps.device_settings import make_device_settings, make_plan_settings
 from planner.sweeps.reports import SweepOpened
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord, SweepSetting
@@ -79,8 +79,8 @@ def sweep(
         CancelledError: The end was asked for; what is stored stays.
     """
     cancellation = cancellation or Cancellation()
-    Store.check_location(db)  # before anything is trained that could not be stored
-    if (note := Store.find_hazard(db)) is not None:
+    check_location(db)  # before anything is trained that could not be stored
+    if (note := find_hazard(db)) is not None:
         listener(Warned(message=note))
     with machine_alone(listener, cancellation, waits=waits):
         return _sweep_here(request, db, listener, cancellation)

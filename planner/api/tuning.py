@@ -21,7 +21,7 @@ from planner.plans.objective import TIME_TO_LOSS
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.scripts.naming import code_of
-from planner.store import Store
+from planner.store import Store, check_location, find_hazard
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
 from planner.time_to_loss.short_training import Target, measure_objective
 from planner.trials.machine_alone import machine_alone
@@ -126,8 +126,8 @@ def tune(
             "decides, which no host chooses alone: use it on one machine"
         )
     cancellation.check()  # before torch is loaded
-    Store.check_location(db)  # before anything is prepared or timed that could not be stored
-    for note in (*hosts.notes, Store.find_hazard(db)):
+    check_location(db)  # before anything is prepared or timed that could not be stored
+    for note in (*hosts.notes, find_hazard(db)):
         if note is not None:
             listener(Warned(message=note))
     if not hosts.is_local:

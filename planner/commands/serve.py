@@ -14,7 +14,7 @@ from launch.system.temporary_folder import TemporaryFolder
 from planner.errors import UsageError
 from planner.report.output import Output
 from planner.service.requests.settings import ServiceSettings
-from planner.store import Store
+from planner.store import check_location, find_hazard, find_missing_file
 
 _LIBRARIES = ("starlette", "uvicorn", "jinja2")
 
@@ -32,10 +32,10 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
     from planner.service.guard.addresses import is_loopback
     from planner.service.server import serve as serve_settings
 
-    Store.check_location(settings.db)
-    if hazard := Store.find_hazard(settings.db):
+    check_location(settings.db)
+    if hazard := find_hazard(settings.db):
         out.warn(hazard)
-    if missing_file := Store.find_missing_file(settings.db):
+    if missing_file := find_missing_file(settings.db):
         out.note(
             f"there is no database {missing_file} yet: pages are empty until something is stored "
             "in it; --db names another"

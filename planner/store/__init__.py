@@ -3,6 +3,7 @@
 Only this folder imports SQLAlchemy; its arguments and results are frozen values.
 """
 
+from planner.store.databases.opening import check_location, find_hazard, find_missing_file
 from planner.store.store import Store
 
-__all__ = ["Store"]
+__all__ = ["Store", "check_location", "find_hazard", "find_missing_file"]

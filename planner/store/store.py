@@ -9,13 +9,7 @@ from typing import Self
 from planner.plans.stored_plan import utc_now
 from planner.store.catalog import Catalog
 from planner.store.databases.database import Database
-from planner.store.databases.opening import (
-    LOCK_TIMEOUT_S,
-    check_location,
-    find_hazard,
-    find_missing_file,
-    open_database,
-)
+from planner.store.databases.opening import LOCK_TIMEOUT_S, open_database
 from planner.store.event_log import EventLog
 from planner.store.job_store import JobStore
 from planner.store.machine_store import MachineStore
@@ -83,34 +77,6 @@ class Store:
             url, create=create, lock_timeout_s=lock_timeout_s, outage_s=outage_s
         )
         return cls(database, now)
-
-    @staticmethod
-    def check_location(url: str) -> None:
-        """Check that `open` would succeed, as far as possible without creating anything.
-
-        Raises:
-            StoreUrlError: ``url`` names no database.
-            StoreError: The database cannot be used or created.
-        """
-        check_location(url)
-
-    @staticmethod
-    def find_hazard(url: str) -> str | None:
-        """Warn of a database on a file system where other machines may write to it too.
-
-        Raises:
-            StoreUrlError: ``url`` names no database.
-        """
-        return find_hazard(url)
-
-    @staticmethod
-    def find_missing_file(url: str) -> str | None:
-        """Give the whole path of a database file that is not there yet; ``None`` for any other.
-
-        Raises:
-            StoreUrlError: ``url`` names no database.
-        """
-        return find_missing_file(url)
 
     def close(self) -> None:
         """Close the database."""

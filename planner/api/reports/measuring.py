@@ -32,7 +32,7 @@ from planner.paper_tables._wanted import (
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.quantities import format_duration
-from planner.store import Store
+from planner.store import check_location
 from planner.trials.reports import Listener, ignore
 from probes.node import probe
 
@@ -120,7 +120,7 @@ def measure(
         CancelledError: It was cancelled; what was measured by then stays.
     """
     request.hosts.access.check_root()
-    Store.check_location(db)
+    check_location(db)
     papers = load_papers(request.papers)
     for case, folder in request.data.items():
         # First: after half an hour it would be one row without a figure.

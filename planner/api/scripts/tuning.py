@@ -26,7 +26,7 @@ from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.outside_writes import warn_of_outside_writes
 from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches, foreign_values
-from planner.store import Store
+from planner.store import Store, check_location, find_hazard
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, TrialEnded, ignore
@@ -114,8 +114,8 @@ def tune_script(
     is_python = program.kind is not ProgramKind.OTHER
     command, path = program.fill(program.own_values), os.environ.get("PATH")
     program.check(command, Path.cwd(), path, is_python=is_python)
-    Store.check_location(db)
-    if (hazard := Store.find_hazard(db)) is not None:
+    check_location(db)
+    if (hazard := find_hazard(db)) is not None:
         listener(Warned(message=hazard))
     if not script.in_place and (outside := warn_of_outside_writes(command, Path.cwd())) is not None:
         listener(Warned(message=outside))

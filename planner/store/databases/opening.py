@@ -85,7 +85,12 @@ def opened_to_fill(url: str) -> Iterator[Database]:
 
 
 def check_location(url: str) -> None:
-    """Check that a database can be opened to write; see `Store.check_location`."""
+    """Check that a database can be opened to write, as far as possible without creating anything.
+
+    Raises:
+        StoreUrlError: ``url`` names no database.
+        StoreError: The database cannot be used or created.
+    """
     if is_postgres(url):
         server = _server(url, 0.0)
         with contextlib.suppress(NoDatabaseError):
@@ -98,14 +103,22 @@ def check_location(url: str) -> None:
 
 
 def find_missing_file(url: str) -> str | None:
-    """Give the whole path of a database file that is not there yet; see `Store.open`."""
+    """Give the whole path of a database file that is not there yet; ``None`` for any other.
+
+    Raises:
+        StoreUrlError: ``url`` names no database.
+    """
     if is_postgres(url) or exists_as_file(path := database_path(url)):
         return None
     return str(path.absolute())
 
 
 def find_hazard(url: str) -> str | None:
-    """Warn of a database file on a file system where other machines may write to it too."""
+    """Warn of a database file on a file system where other machines may write to it too.
+
+    Raises:
+        StoreUrlError: ``url`` names no database.
+    """
     if is_postgres(url):
         from planner.store.databases.postgres import parse_address  # as `_server` does
 

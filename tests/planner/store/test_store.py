@@ -9,7 +9,7 @@ from sample_plan import FOUND
 from store_cases import STUDY, trial
 
 from planner.errors import NoDatabaseError, StoreUrlError
-from planner.store import Store
+from planner.store import Store, check_location, find_hazard
 
 
 def test_a_path_and_a_url_name_the_same_file(tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_a_url_that_names_no_database_is_refused(url):
     ],
 )
 def test_a_password_in_a_url_is_refused_and_never_repeated(url):
-    for use in (Store.open, Store.check_location, Store.find_hazard):
+    for use in (Store.open, check_location, find_hazard):
         with pytest.raises(StoreUrlError) as refused:
             use(url)
         assert "secret" not in str(refused.value)

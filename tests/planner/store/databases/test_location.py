@@ -9,7 +9,7 @@ import pytest
 
 from planner.api import probe
 from planner.errors import StoreUnwritableError
-from planner.store import Store
+from planner.store import find_hazard
 from planner.store.databases.location import (
     check_writable,
     create_private,
@@ -68,7 +68,7 @@ def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, m
             warned.append(report.message) if hasattr(report, "message") else None
         ),
     )
-    assert warned == [Store.find_hazard(db)]
+    assert warned == [find_hazard(db)]
     assert "is on a network file system (nfs4), where SQLite's locks may fail" in warned[0]
 
 

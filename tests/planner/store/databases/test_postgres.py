@@ -24,7 +24,7 @@ from planner.errors import (
     StoreUnwritableError,
     StoreUrlError,
 )
-from planner.store import Store
+from planner.store import Store, check_location
 
 fork = multiprocessing.get_context("fork")
 
@@ -233,7 +233,7 @@ def test_a_database_that_is_not_there_is_named_with_the_way_out(postgres):
 def test_an_empty_database_is_none_to_read(postgres, url):
     with pytest.raises(NoDatabaseError, match="run ddlplan tune first"):
         Store.open(url, create=False)
-    Store.check_location(url)
+    check_location(url)
     assert postgres.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", url) == [
         (0,)
     ]
@@ -289,14 +289,14 @@ def test_a_user_without_rights_is_told_before_anything_is_timed(postgres, filled
     postgres.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader", filled)
     as_reader = filled.replace("postgres@/", "reader@/")
     with pytest.raises(StoreUnwritableError, match="may not write"):
-        Store.check_location(as_reader)
+        check_location(as_reader)
     with Store.open(as_reader, create=False) as store:
         assert len(store.studies.all_trials()) == 1
         with pytest.raises(StoreUnwritableError, match="permission denied"):
             store.studies.add_trial(1, trial(1))
     empty = postgres.empty_database()
     with pytest.raises(StoreUnwritableError, match="may not write"):
-        Store.check_location(empty.replace("postgres@/", "reader@/"))
+        check_location(empty.replace("postgres@/", "reader@/"))
 
 
 def test_an_encoding_without_all_letters_is_refused(postgres):
