@@ -25,7 +25,7 @@ from planner.errors import (
 )
 from planner.exit_codes import BUG, classify_error
 from planner.quantities import printable
-from planner.service.endpoints.shapes import Shape
+from planner.service.endpoints.shapes import NOTHING, Shape
 from planner.service.requests.answers import Answer
 from planner.service.requests.bodies import read_object
 from planner.service.requests.calls import Call
@@ -153,7 +153,10 @@ class Endpoint:
         values: dict[str, Any] = {
             one.name: _read_value(one, call.query.get(one.name, ())) for one in self.parameters
         }
-        return {**values, **call.numbers, "key": call.key, "body": read_object(call.body)}
+        body = read_object(call.body)
+        if body and self.body is NOTHING:
+            raise RequestError(400, "nothing is expected in the body but {}")
+        return {**values, **call.numbers, "key": call.key, "body": body}
 
 
 def _read_value(parameter: Parameter, given: Sequence[str]) -> str | int | None:

@@ -63,7 +63,6 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         return page(
             values,
             lambda before, most: jobs.find(states=states, before=before, most=most, db=db),
-            lambda one: one.id or 0,
         )
 
     def job_log(values: Values) -> Found:
@@ -75,12 +74,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         )
         return Found(data=part)
 
-    def cancel(values: Values) -> Found:
-        _expect_nothing(values["body"])
-        return Found(data=jobs.cancel(values["id"], db=db))
-
     def resume(values: Values) -> Found:
-        _expect_nothing(values["body"])
         _check_queue(db)
         with one_at_a_time:
             started = jobs.resume(
@@ -123,7 +117,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=start,
             shape=of(JobRecord),
             is_action=True,
-            body=shapes.of_request(options),
+            body=of(options),
             has_key=True,
             status=202,
         )
@@ -177,7 +171,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             path="/jobs/{id}/cancel",
             command="jobs cancel",
             about="Ask for the end of a job. A training writes a checkpoint before it ends.",
-            answer=cancel,
+            answer=lambda values: Found(data=jobs.cancel(values["id"], db=db)),
             shape=of(JobRecord),
             is_action=True,
             body=shapes.NOTHING,
@@ -264,8 +258,3 @@ def _use_cases(settings: ServiceSettings) -> list[str]:
 
 def _queued(job: JobRecord) -> Found:
     return Found(data=job, address=f"/api/v1/jobs/{job.id}")
-
-
-def _expect_nothing(body: Mapping[str, Any]) -> None:
-    if body:
-        raise RequestError(400, "nothing is expected in the body but {}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from planner.service.endpoints.endpoint import Found, Parameter, Values
@@ -21,8 +22,9 @@ PAGED = (
 def page(
     values: Values,
     find: Callable[[int | None, int], Sequence[Any]],
-    number: Callable[[Any], int],
     to_json: Callable[[Any], Any] = lambda one: one,
+    *,
+    number: Callable[[Any], int | None] = attrgetter("id"),
 ) -> Found:
     """Give a part of a list, and where the rest begins."""
     limit = min(values["limit"] or PER_PAGE, MOST_PER_PAGE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from planner.api import plans
 from planner.service.endpoints import shapes
 from planner.service.endpoints.endpoint import Endpoint, Found, Values
-from planner.service.requests.documents import RequestError
 from planner.service.requests.settings import ServiceSettings
 
 
@@ -21,8 +20,6 @@ def plan_change_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         )
 
     def remove_plan(values: Values) -> Found:
-        if values["body"]:
-            raise RequestError(400, "nothing is expected in the body but {}")
         plans.remove(values["id"], db=db)
         return Found(data={"id": values["id"]})
 

@@ -51,7 +51,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda before, most: studies.find(
                 values["use_case"], values["node"], before=before, most=most, db=db
             ),
-            lambda one: one.id,
         )
 
     def trial_list(values: Values) -> Found:
@@ -65,7 +64,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                 most=most,
                 db=db,
             ),
-            lambda one: one.id,
             trial_json,
         )
 
@@ -75,8 +73,8 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda before, most: plans.find_latest(
                 values["use_case"], values["node"], before=before, most=most, db=db
             ),
-            lambda one: one.stored.id or 0,
             _plan_json,
+            number=lambda one: one.stored.id,
         )
 
     def plan(values: Values) -> Found:
@@ -107,14 +105,12 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             lambda before, most: trainings.find(
                 values["use_case"], states=states, before=before, most=most, db=db
             ),
-            lambda one: one.id or 0,
         )
 
     def sweep_list(values: Values) -> Found:
         return page(
             values,
             lambda before, most: sweeps.find(values["use_case"], before=before, most=most, db=db),
-            lambda one: one.id or 0,
             record_json,
         )
 

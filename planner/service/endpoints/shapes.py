@@ -55,14 +55,8 @@ TIME: Shape = {"type": "string", "format": "date-time"}
 
 
 def of(kind: type) -> Shape:
-    """Refer to the shape of a type of ours."""
-    assert kind in _TYPES, "else it is not described"
-    return {"$ref": _TEMPLATE.format(name=kind.__name__)}
-
-
-def of_request(kind: type) -> Shape:
-    """Refer to the shape of what a request says."""
-    assert kind in _REQUESTS, "else it is not described"
+    """Refer to the shape of a type of ours, or of what a request says."""
+    assert kind in (*_TYPES, *_REQUESTS), "else it is not described"
     return {"$ref": _TEMPLATE.format(name=kind.__name__)}
 
 

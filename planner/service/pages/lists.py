@@ -35,7 +35,6 @@ def show_studies(request: PageRequest, context: Context) -> View:
     part = read_part(
         request,
         lambda before, most: studies.find(use_case, node, before=before, most=most, db=context.db),
-        lambda one: one.id,
     )
     return View(
         template="studies.html",
@@ -58,7 +57,7 @@ def show_plans(request: PageRequest, context: Context) -> View:
         lambda before, most: plans.find_latest(
             use_case, node, before=before, most=most, db=context.db
         ),
-        lambda one: one.stored.id,
+        number=lambda one: one.stored.id,
     )
     return View(
         template="plans.html",
@@ -87,7 +86,6 @@ def show_trainings(request: PageRequest, context: Context) -> View:
             most=most,
             db=context.db,
         ),
-        lambda one: one.id,
     )
     return View(
         template="trainings.html",
@@ -109,7 +107,6 @@ def show_sweeps(request: PageRequest, context: Context) -> View:
     part = read_part(
         request,
         lambda before, most: sweeps.find(use_case, before=before, most=most, db=context.db),
-        lambda one: one.id,
     )
     return View(
         template="sweeps.html",
@@ -130,7 +127,6 @@ def show_jobs(request: PageRequest, context: Context) -> View:
             most=most,
             db=context.db,
         ),
-        lambda one: one.id,
     )
     return View(
         template="jobs.html",

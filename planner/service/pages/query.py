@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
@@ -73,8 +74,8 @@ class ListPart(Generic[T]):
 def read_part(
     request: PageRequest,
     find: Callable[[int | None, int], Sequence[T]],
-    number: Callable[[T], int | None],
     *,
+    number: Callable[[T], int | None] = attrgetter("id"),
     per_page: int = PER_PAGE,
     anchor: str = "",
 ) -> ListPart[T]:

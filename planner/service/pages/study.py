@@ -43,7 +43,6 @@ def show(request: PageRequest, context: Context) -> View:
     part = read_part(
         request,
         lambda before, most: plans.find_latest_trials(study_id, before=before, most=most, db=db),
-        lambda one: one.id,
         per_page=_TRIALS_PER_PART,
         anchor="trials",
     )
