@@ -28,13 +28,7 @@ def show(request: PageRequest, context: Context) -> View:
     """Show the things that the query names by ``plan``, ``training`` or ``machine``."""
     chosen = {kind: find_numbers(request, kind, most=_MOST) for kind in _KINDS}
     kind = next((kind for kind in _KINDS if chosen[kind]), None)
-    values: Mapping[str, object] = {
-        "names": [],
-        "rows": [],
-        "figures": [],
-        "conclusions": [],
-        "links": [],
-    }
+    values: Mapping[str, object] = {}
     if kind == "plan":
         found = [plans.get(number, db=context.db) for number in chosen[kind]]
         values = _compare_plans(found)
@@ -48,6 +42,7 @@ def show(request: PageRequest, context: Context) -> View:
         template="compare.html",
         title="Compare",
         values={
+            "conclusions": [],
             **values,
             "kind": kind,
             "numbers": {one: " ".join(map(str, chosen[one])) for one in _KINDS},
@@ -96,7 +91,6 @@ def _compare_trainings(found: Sequence[TrainingRecord]) -> Mapping[str, object]:
         "links": [f"/trainings/{one.id}" for one in found],
         "rows": _rows([training_facts(one, {}) for one in found]),
         "figures": compared_figures(found),
-        "conclusions": [],
     }
 
 
@@ -107,7 +101,6 @@ def _compare_machines(found: Sequence[MachineRecord]) -> Mapping[str, object]:
         "links": [f"/machines/{one.id}" for one in found],
         "rows": _rows(facts),
         "figures": limit_figures([(one.name, one.hardware) for one in found]),
-        "conclusions": [],
     }
 
 
