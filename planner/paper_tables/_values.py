@@ -92,6 +92,16 @@ class PaperTable:
 
     notes: tuple[str, ...] = ()
 
+    @property
+    def used_columns(self) -> list[TableColumn]:
+        """Those that are not empty in every row."""
+        return [c for c in self.columns if any(row.get(c.key, EMPTY).text for row in self.rows)]
+
+    @property
+    def all_notes(self) -> list[str]:
+        """Where the published figures are from, and the notes."""
+        return [*([f"Published: {self.source}."] if self.source else []), *self.notes]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsagePlots:
@@ -167,3 +177,8 @@ class PaperSection:
     citation: str
     tables: tuple[PaperTable, ...]
     plots: tuple[PaperPlot, ...]
+
+    @property
+    def key(self) -> str:
+        """Its name within a page."""
+        return f"paper-{self.name.replace('_', '-')}"

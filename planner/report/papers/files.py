@@ -75,8 +75,7 @@ def _lines(sections: Sequence[PaperSection], made_at: datetime) -> Iterator[str]
         yield from ("", f"## {section.title}", "", f"{section.citation}.")
         for table in section.tables:
             yield from ("", f"### {table.title}", "", paper_table_markdown(table))
-            notes = [f"Published: {table.source}.", *table.notes] if table.source else table.notes
-            yield from (f"* {printable(note)}" for note in notes)
+            yield from (f"* {printable(note)}" for note in table.all_notes)
         for plot in section.plots:
             yield from ("", f"### {plot.title}", "")
             if paper_figures(plot):

@@ -51,7 +51,7 @@ def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
     """
     title = "Papers' tables, and this database's figures beside them"
     contents = "".join(
-        f'<li><a href="#{_key(one)}">{escaped(one.title)}</a></li>' for one in sections
+        f'<li><a href="#{one.key}">{escaped(one.title)}</a></li>' for one in sections
     )
     return page_document(
         title,
@@ -69,17 +69,13 @@ def _section_html(section: PaperSection) -> str:
     tables = "".join(_table(table) for table in section.tables)
     plots = "".join(_plots(plot) for plot in section.plots)
     return (
-        f'<section id="{_key(section)}"><h2>{escaped(section.title)}</h2>'
+        f'<section id="{section.key}"><h2>{escaped(section.title)}</h2>'
         f'<p class="soft">{escaped(section.citation)}</p>{tables}{plots}</section>'
     )
 
 
-def _key(section: PaperSection) -> str:
-    return f"paper-{section.name.replace('_', '-')}"
-
-
 def _table(table: PaperTable) -> str:
-    columns = [c for c in table.columns if any(row.get(c.key, EMPTY).text for row in table.rows)]
+    columns = table.used_columns
     head = "".join(
         f'<th scope="col"{" class=num" if c.is_number else ""}>{escaped(c.title)}</th>'
         for c in columns
@@ -90,7 +86,7 @@ def _table(table: PaperTable) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}">'
         f'<table class="paper"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        f"{_notes([*_sources(table), *table.notes])}"
+        f"{_notes(table.all_notes)}"
     )
 
 
@@ -116,11 +112,6 @@ def _kind(cell: Cell, column: TableColumn) -> str:
     if column.is_number:
         return "num" if cell.number is not None else "num unknown"
     return "plan" if column.key == "plan" else ""
-
-
-def _sources(table: PaperTable) -> Iterator[str]:
-    if table.source is not None:
-        yield f"Published: {table.source}."
 
 
 def _plots(plot: PaperPlot) -> str:

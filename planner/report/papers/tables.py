@@ -53,7 +53,7 @@ def _table_text(table: PaperTable, shown: Sequence[TableColumn], terminal: Termi
 
 def paper_table_markdown(table: PaperTable) -> str:
     """Give a table in Markdown, without its title."""
-    used = [c for c in table.columns if any(_text(row, c) for row in table.rows)]
+    used = table.used_columns
     lines = [
         _markdown_row([column.title for column in used]),
         _markdown_row(["---:" if column.is_number else "---" for column in used]),
