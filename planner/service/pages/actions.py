@@ -109,7 +109,6 @@ _IMPORT = Form(
             name="plan",
             label="Plan as plans export wrote it",
             kind="document",
-            hint="A JSON document, or choose its file.",
             is_needed=True,
         ),
     ),
