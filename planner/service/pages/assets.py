@@ -46,4 +46,3 @@ def _read_all() -> Iterator[tuple[str, Asset]]:
 
 
 _ASSETS = dict(_read_all())
-ASSETS = tuple(_ASSETS)

@@ -138,8 +138,8 @@ def _number(value: float | None, digits: int | None = None) -> str:
     return f"{value:,.0f}" if value >= 1000 else format_number(value)
 
 
-def _rate(value: float | None, unit: str = "", size: float = 1.0) -> str:
-    return "" if value is None else f"{_number(value / size)} {unit}".rstrip()
+def _rate(value: float | None, size: float = 1.0) -> str:
+    return "" if value is None else _number(value / size)
 
 
 def _reasons(reasons: Sequence[str]) -> str:
