@@ -8,7 +8,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval, format_number
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
-from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
 from planner.report.worth import (
     baseline_row,
     batch_row,
@@ -25,23 +25,11 @@ from planner.worth.worth import DEFAULTS, PlanWorth
 
 def _rates_figure(stored: StoredPlan, worth: PlanWorth) -> Figure:
     """Show samples per second of a plan and of what it is held against."""
-    rate = stored.throughput_samples_per_s
-    marks = [
-        Mark(
-            label="this plan",
-            value=rate.median,
-            low=rate.low,
-            high=rate.high,
-            text=format_interval(rate),
-            is_main=True,
-        )
-    ]
+    marks = [rate_mark("this plan", stored.throughput_samples_per_s, is_main=True)]
     for one in worth.baselines:
         rate = one.throughput_samples_per_s
         text = f"{format_interval(rate)}; {format_number(one.speedup.median)} x"
-        marks.append(
-            Mark(label=one.name, value=rate.median, low=rate.low, high=rate.high, text=text)
-        )
+        marks.append(rate_mark(one.name, rate, text))
     rows = [baseline_row(one) for one in worth.baselines]
     return Figure(
         title="Speed against the baselines",
@@ -190,16 +178,12 @@ def compared_plans_figure(plans: Sequence[StoredPlan]) -> Figure:
     """Show samples per second of several plans."""
     fastest = max(plan.throughput_samples_per_s.median for plan in plans)
     marks = [
-        Mark(
-            label=f"plan {plan.id}: {describe_trained(plan.use_case)} on {plan.node}",
-            value=rate.median,
-            low=rate.low,
-            high=rate.high,
-            text=format_interval(rate),
-            is_main=rate.median == fastest,
+        rate_mark(
+            f"plan {plan.id}: {describe_trained(plan.use_case)} on {plan.node}",
+            plan.throughput_samples_per_s,
+            is_main=plan.throughput_samples_per_s.median == fastest,
         )
         for plan in plans
-        for rate in (plan.throughput_samples_per_s,)
     ]
     return Figure(
         title="Samples per second",

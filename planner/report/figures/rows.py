@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from planner.quantities import format_interval
 from planner.report.figures.axes import (
     CHARACTER,
     WIDTH,
@@ -18,6 +19,7 @@ from planner.report.figures.axes import (
     word,
 )
 from planner.report.figures.figure import escaped
+from probes.timing import Interval
 
 _ROW = 38.0
 _BAR = 12.0
@@ -44,6 +46,18 @@ class Mark:
 
     is_model: bool = False
     """Whether it is not measured: drawn hollow."""
+
+
+def rate_mark(label: str, rate: Interval, text: str = "", *, is_main: bool = False) -> Mark:
+    """Give the row of a rate; its interval is written where no other text is given."""
+    return Mark(
+        label=label,
+        value=rate.median,
+        low=rate.low,
+        high=rate.high,
+        text=text or format_interval(rate),
+        is_main=is_main,
+    )
 
 
 def bar_plot(marks: Sequence[Mark], *, title: str, unit: str, is_counted: bool = False) -> str:

@@ -9,12 +9,13 @@ from planner.records.progress import SearchProgress
 from planner.records.study_record import FailureCount
 from planner.report.figures.curves import TrialPoint, trial_plot
 from planner.report.figures.figure import Figure
-from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
 from planner.report.plan_line import describe_plan, describe_settings
 from planner.report.worth import change
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from planner.worth.setting_effects import SettingEffect
+from probes.timing import Interval
 
 _MOST_REASONS, _MOST_EFFECTS = 8, 18
 
@@ -69,32 +70,22 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
 
 def strategies_figure(trials: Sequence[StoredTrial]) -> Figure | None:
     """Show each strategy's fastest plan to choose; ``None`` where there is but one strategy."""
-    fastest: dict[str, tuple[float, StoredTrial]] = {}
+    fastest: dict[str, tuple[Interval, StoredTrial]] = {}
     for trial in trials:
         result = trial.result
         rate = result.throughput_samples_per_s()
         if rate is None or result.outcome is not Outcome.OK or not result.role.is_for_choice:
             continue
         strategy = result.plan.strategy
-        if strategy not in fastest or rate.median > fastest[strategy][0]:
-            fastest[strategy] = rate.median, trial
+        if strategy not in fastest or rate.median > fastest[strategy][0].median:
+            fastest[strategy] = rate, trial
     if len(fastest) < 2:
         return None
-    ranked = sorted(fastest.items(), key=lambda item: -item[1][0])
+    ranked = sorted(fastest.items(), key=lambda item: -item[1][0].median)
     marks, rows = [], []
-    for number, (strategy, (_, trial)) in enumerate(ranked):
-        rate = trial.result.throughput_samples_per_s()
-        assert rate is not None  # it is among the fastest
-        marks.append(
-            Mark(
-                label=f"{strategy} {describe_settings(trial.result.plan)}",
-                value=rate.median,
-                low=rate.low,
-                high=rate.high,
-                text=format_interval(rate),
-                is_main=number == 0,
-            )
-        )
+    for number, (strategy, (rate, trial)) in enumerate(ranked):
+        label = f"{strategy} {describe_settings(trial.result.plan)}"
+        marks.append(rate_mark(label, rate, is_main=number == 0))
         rows.append((strategy, describe_plan(trial.result.plan), format_interval(rate)))
     return Figure(
         title="Fastest trial of each strategy",
@@ -177,7 +168,6 @@ def race_figure(progress: SearchProgress) -> Figure | None:
             text=f"{format_number(one.throughput_samples_per_s or 0.0)}"
             + (", leads" if one.is_leading else ", left" if one.reason else ""),
             is_main=one.is_leading,
-            is_model=False,
         )
         for one in ranked[:_MOST_EFFECTS]
     ]

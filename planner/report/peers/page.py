@@ -8,7 +8,7 @@ from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult
 from planner.quantities import format_interval, format_range
 from planner.report.figures.figure import Figure, escaped, figures_html
-from planner.report.figures.rows import Mark, bar_plot, point_plot
+from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
 from planner.report.page.document import facts_html, page_document
 from planner.report.peers.table import facts, format_parts, format_spread, format_start
 
@@ -95,14 +95,7 @@ def rate_figure(found: Comparison, results: list[PeerResult], setting: Setting) 
         title=title,
         svg=bar_plot(
             [
-                Mark(
-                    label=name,
-                    value=rate.median,
-                    low=rate.low,
-                    high=rate.high,
-                    text=format_interval(rate),
-                    is_main=number == 0,
-                )
+                rate_mark(name, rate, is_main=number == 0)
                 for number, (name, rate) in enumerate(rates)
             ],
             title=title,
