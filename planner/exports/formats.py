@@ -63,10 +63,7 @@ def export_commands(stored: StoredPlan) -> dict[str, str]:
 def export_text(stored: StoredPlan, text_format: str, stale_reasons: Sequence[str] = ()) -> str:
     """Give a plan in one of `TEXT_FORMATS`, with a line break at its end.
 
-    Args:
-        stored: The plan.
-        text_format: Scripts say in a comment that a plan is stale; command lines cannot.
-        stale_reasons: Why it is stale; empty where it is not.
+    Scripts say in a comment why a plan is stale; command lines cannot.
     """
     texts = SCRIPT_TEXTS if is_script(stored.use_case) else _TEXTS
     return texts[text_format](stored, stale_reasons)

@@ -56,16 +56,7 @@ def make_service(
     bounds: Bounds,
     on_used: Callable[[], None],
 ) -> Service:
-    """Put the application together.
-
-    Args:
-        settings: What is served.
-        addresses: Names of the server.
-        credentials: Who may read.
-        cookie: Name of the cookie.
-        bounds: Sizes and times.
-        on_used: Called when the token for one use was used.
-    """
+    """Put the application together."""
     threads = WorkerThreads(_THREADS, most_waiting=bounds.waiting)
     streams = EventStreams(changes.Follower(settings.db), threads, bounds)
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)

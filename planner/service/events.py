@@ -29,13 +29,7 @@ _RETRY_MS = 2000
 
 
 class EventStreams:
-    """Sends the events of the database to every open stream.
-
-    Args:
-        follower: Reads the log.
-        threads: Where that is done.
-        bounds: Of the streams.
-    """
+    """Sends the events of the database to every open stream."""
 
     def __init__(self, follower: Follower, threads: WorkerThreads, bounds: Bounds) -> None:
         self._follower = follower

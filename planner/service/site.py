@@ -60,15 +60,7 @@ _PAGES: Mapping[str, ShowPage] = {
 
 
 class Site:
-    """Gives pages of a database.
-
-    Args:
-        db: The database.
-        allows_actions: Whether pages offer to start and end jobs.
-        use_cases: Those that may be tuned.
-        data: Of these, in jobs that are started here.
-        now: Clock for the times that pages show.
-    """
+    """Gives pages of a database; ``data`` are of the jobs that are started here."""
 
     def __init__(
         self,
@@ -93,12 +85,7 @@ class Site:
         return tuple(_PAGES)
 
     def show(self, path: str, request: PageRequest) -> Page:
-        """Give a page, or one that says why there is none.
-
-        Args:
-            path: One of `paths`.
-            request: What was asked for.
-        """
+        """Give the page of one of `paths`, or one that says why there is none."""
         try:
             view = _PAGES[path](request, self._context)
         except NoDatabaseError:

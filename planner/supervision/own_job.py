@@ -32,15 +32,10 @@ longer."""
 
 
 class OwnJob:
-    """Row of the command that this process runs.
+    """Row of the command that this process runs; a supervisor has made the one of a ``job_id``.
 
     A thread writes it, so that a slow disk and a locked database hold up no step. What cannot be
     written is left out; a database that is missing is not made.
-
-    Args:
-        db: Database.
-        kind: The command.
-        job_id: Its row, where a supervisor keeps that.
     """
 
     def __init__(self, db: str, kind: JobKind, job_id: int | None = None) -> None:

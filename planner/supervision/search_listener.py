@@ -18,13 +18,7 @@ _NO_REASON = "not shown to be faster"
 
 
 class SearchListener:
-    """Passes reports on, and keeps the row of the search up to date.
-
-    Args:
-        job: The row.
-        then: Receives every report.
-        budget_s: Of the search.
-    """
+    """Passes reports on, and keeps the row of the search up to date."""
 
     def __init__(self, job: OwnJob, then: Listener, *, budget_s: float) -> None:
         self._job = job

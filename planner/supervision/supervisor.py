@@ -55,12 +55,7 @@ _TERMINAL_VARIABLES = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_I
 
 
 class Supervisor:
-    """One job, from its place in the queue to its exit record.
-
-    Args:
-        db: Database of the job.
-        job_id: Its number.
-    """
+    """One job, from its place in the queue to its exit record."""
 
     def __init__(self, db: str, job_id: int) -> None:
         self._db = db

@@ -12,12 +12,7 @@ from planner.trials.reports import Listener
 
 
 class SweepListener:
-    """Passes reports on, and keeps the row of the sweep up to date.
-
-    Args:
-        job: The row.
-        then: Receives every report.
-    """
+    """Passes reports on, and keeps the row of the sweep up to date."""
 
     def __init__(self, job: OwnJob, then: Listener) -> None:
         self._job = job

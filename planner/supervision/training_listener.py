@@ -15,13 +15,7 @@ _LAST_STEPS = 20
 
 
 class TrainingListener:
-    """Passes reports on, and keeps the row of the training up to date.
-
-    Args:
-        job: The row.
-        then: Receives every report.
-        epochs: Of the training.
-    """
+    """Passes reports on, and keeps the row of the training up to date."""
 
     def __init__(self, job: OwnJob, then: Listener, *, epochs: int) -> None:
         self._job = job

@@ -9,12 +9,7 @@ from planner.trials.reports import Listener
 
 
 class WorkListener:
-    """Passes reports on, and keeps the row of the command up to date.
-
-    Args:
-        job: The row.
-        then: Receives every report.
-    """
+    """Passes reports on, and keeps the row of the command up to date."""
 
     def __init__(self, job: OwnJob, then: Listener) -> None:
         self._job = job

@@ -114,12 +114,7 @@ class EventFile:
 
 @contextmanager
 def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
-    """Give a listener that writes event files as well, where the user wants them.
-
-    Args:
-        folder: Of all trainings; ``None`` where the user wants none.
-        listener: Receives all reports.
-    """
+    """Give a listener that writes event files as well; without a folder for them, the same one."""
     if folder is None:
         yield listener
         return

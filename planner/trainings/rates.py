@@ -27,10 +27,6 @@ def training_rate(record: TrainingRecord, usage: Mapping[str, HostUsage]) -> Int
     them show nothing of their spread: their interval is from half to twice the rate. Where no use
     over time is stored, epochs take the place of stretches.
 
-    Args:
-        record: The training.
-        usage: What its hosts used; the first host's has the rates.
-
     Returns:
         ``None`` where nothing was trained.
     """

@@ -201,10 +201,7 @@ class TrainingRecorder:
 def recording(db: str, record: TrainingRecord, listener: Listener) -> Iterator[Listener]:
     """Give a listener that records a training as well; the end of the block is its end.
 
-    Args:
-        db: Database.
-        record: The training as it begins.
-        listener: Receives all reports, and `TrainingRecorded`.
+    The other one receives all reports, and `TrainingRecorded`.
     """
     recorder = TrainingRecorder(
         db,

@@ -74,12 +74,7 @@ class UsageSeries:
         self._gpus: dict[str, None] = {}
 
     def add(self, time_s: float, used: HostUsed) -> None:
-        """Add a sample.
-
-        Args:
-            time_s: Its end, since the training was started.
-            used: The sample.
-        """
+        """Add a sample that ended so long after the training was started."""
         self._gpus |= dict.fromkeys(gpu.uuid for gpu in used.use.gpus)
         if not self._points or self._points[-1].samples >= self._samples_of_point:
             if len(self._points) == MOST_POINTS:

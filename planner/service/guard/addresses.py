@@ -35,11 +35,7 @@ class Addresses:
 
     @staticmethod
     def of(host: str, public_urls: Sequence[str] = ()) -> Addresses:
-        """Give the addresses of a server.
-
-        Args:
-            host: Where it listens.
-            public_urls: Where a proxy in front listens.
+        """Give the addresses of a server that listens at ``host``, with proxies in front of it.
 
         Raises:
             UsageError: A public address is none.

@@ -17,10 +17,6 @@ class WrongTokens:
 
     Right tokens are never counted and always accepted: they are too long to be guessed, and on a
     machine of many users one of them could else lock out all others.
-
-    Args:
-        at_once: How many.
-        per_s: How many more with each second.
     """
 
     def __init__(self, at_once: int, per_s: float) -> None:

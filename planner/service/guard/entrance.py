@@ -38,14 +38,7 @@ _HEADERS = {
 
 
 class Entrance:
-    """Signs browsers in.
-
-    Args:
-        credentials: Judges tokens and cookies.
-        wrong_tokens: Counts wrong ones.
-        cookie: Name of the cookie.
-        on_used: Called when the token for one use was used.
-    """
+    """Signs browsers in; ``on_used`` is called when the token for one use was used."""
 
     def __init__(
         self,

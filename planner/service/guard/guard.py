@@ -58,18 +58,7 @@ _SECURITY_HEADERS = {
 
 
 class Guard:
-    """An ASGI application in front of another one.
-
-    Args:
-        app: What is guarded.
-        routes: All that it has.
-        addresses: Names of the server.
-        credentials: Who may read.
-        bounds: Sizes and times.
-        allow_actions: Whether something may be changed.
-        entrance: Where browsers sign in.
-        wrong_tokens: Counts wrong tokens.
-    """
+    """An ASGI application in front of another one."""
 
     def __init__(
         self,

@@ -46,13 +46,7 @@ _NAVIGATION = (
 
 
 def render(view: View, path: str, context: Context) -> str:
-    """Make the HTML of a page.
-
-    Args:
-        view: What it shows.
-        path: Its address without the query.
-        context: Of the server.
-    """
+    """Make the HTML of a page; ``path`` is its address without the query."""
     here = "/" + path.split("/")[1]
     common: Mapping[str, Any] = {
         "title": view.title,

@@ -87,9 +87,7 @@ def _keeps_checkpoints(job: JobRecord) -> bool:
 def _next_command(record: TrainingRecord, request: Mapping[str, Any]) -> tuple[str, str]:
     """Give what to do from here, and the command for that.
 
-    Args:
-        record: What it is said of.
-        request: Options of the job that ran it; empty where none did.
+    ``request`` has the options of the job that ran it; it is empty where none did.
     """
     if record.checkpoint is None or record.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
         return "All numbers as text", f"ddlplan runs show {record.id}"

@@ -70,15 +70,7 @@ def data_document(
     next_page: str | None = None,
     is_list: bool = False,
 ) -> bytes:
-    """Give the document of an answer.
-
-    Args:
-        command: What would print it.
-        data: Its data.
-        warnings: A line each.
-        next_page: Address of the rest of a list; ``None`` where there is none.
-        is_list: Whether it is a part of a list, which says where the rest is.
-    """
+    """Give the document of an answer; that of a list says where its next part is, if any."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "command": command,

@@ -66,10 +66,7 @@ class SharedAnswers:
     ) -> Answer:
         """Give the answer of an address, one that others wait for too where that is as good.
 
-        Args:
-            address: Of the answer, which goes by it alone.
-            make: Makes it, in a thread.
-            is_refresh: Whether it may wait.
+        The answer goes by its address alone. A refresh may wait.
         """
         known = self._begun.get(address)
         if known is None or not self._is_good(known, is_refresh=is_refresh):

@@ -18,10 +18,6 @@ class WorkerThreads:
     """A few threads, each of which does one thing at a time.
 
     They end with the program, in the middle of what they do: what they write is a transaction.
-
-    Args:
-        threads: How many.
-        most_waiting: So much may wait for a thread; more is refused.
     """
 
     def __init__(self, threads: int, *, most_waiting: int) -> None:
