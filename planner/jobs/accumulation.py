@@ -15,9 +15,7 @@ from planner.plans.measured_steps import MeasuredSteps
 def count_passes(batch: int, plans: Sequence[Plan]) -> int:
     """Count the passes that a step of all nodes takes for so many samples.
 
-    Args:
-        batch: Samples of a step.
-        plans: Of the nodes; a pass has the batches of all of them.
+    A pass has the batches of the plans of all nodes.
     """
     return -(-batch // sum(plan.node_batch for plan in plans))
 

@@ -57,12 +57,7 @@ def find_root_cause(
 
 
 def explain_root_cause(cause: JobFailed, log: Path) -> TrainingFailedError:
-    """Make the error of a root cause.
-
-    Args:
-        cause: What `find_root_cause` gave.
-        log: What mpirun wrote to stderr.
-    """
+    """Make the error of a root cause; ``log`` has what mpirun wrote to stderr."""
     if cause.workers == 0:
         message, tail = f"{cause.node}: {cause.message}", _tail(log)
     else:
@@ -112,12 +107,7 @@ def explain_not_finite(
 
 
 def explain_end(code: int, log: Path) -> TrainingFailedError:
-    """Make the error of an end whose cause is not known.
-
-    Args:
-        code: Its exit status, negative for a signal.
-        log: What it wrote to stderr.
-    """
+    """Make the error of an exit status, negative for a signal, whose cause is not known."""
     is_broken = code in LOGIN_BROKEN
     how = _describe_end(code)
     how += ", as where a login to a host breaks," if is_broken else ""
@@ -132,13 +122,6 @@ def explain_silence(
     """Make the failure of a job that has become silent.
 
     That no rank has ever reported is no accident: none would the next time either.
-
-    Args:
-        silence_s: Seconds without a report.
-        placement: Of the ranks.
-        log: What mpirun wrote to stderr.
-        is_stopped: Whether mpirun stands still.
-        has_reported: Whether a rank ever has.
     """
     if is_stopped:
         stopped = make_node_failure(

@@ -253,14 +253,7 @@ def _input_cost(
 def make_job(
     request: LaunchRequest, prediction: Prediction, plans: Sequence[NodePlan], runs: Path
 ) -> Job:
-    """Put the job together; nothing is written yet.
-
-    Args:
-        request: What the user wants launched.
-        prediction: Hosts and their shares.
-        plans: Of these hosts, and perhaps of others.
-        runs: Folder of the run.
-    """
+    """Put together the job of the hosts of a prediction; nothing is written yet."""
     by_host = {plan.host: plan for plan in plans}
     shares = zip(prediction.hosts, prediction.batches, strict=True)
     nodes = [_node_job(by_host[host], share) for host, share in shares]

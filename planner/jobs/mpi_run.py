@@ -133,11 +133,7 @@ def temporary_run_directory() -> Iterator[RunDirectory]:
 class _ReportReader:
     """Reads the reports of a running job until it ends or must be ended.
 
-    Args:
-        job: The job.
-        on_report: Takes each report.
-        cancellation: Asks for its end, and for checkpoints.
-        limits_s: Longest silence before the first report, and after it.
+    ``limits_s`` are the longest silence before the first report, and after it.
     """
 
     def __init__(

@@ -72,10 +72,7 @@ class Placement:
     ) -> list[str]:
         """Give the command that starts a program of ours on every host, as an argument list.
 
-        Args:
-            program: Module and arguments.
-            directory: Of the run, with what `prepare` writes.
-            environment: Variables that the command will be started with.
+        `prepare` has to be called before it runs.
 
         Raises:
             LaunchError: There is no MPI that can do it.

@@ -98,13 +98,7 @@ class LaunchOutcome:
 def launch_command(
     directory: RunDirectory, placement: Placement, environment: Mapping[str, str]
 ) -> list[str]:
-    """Give the command that runs the job of a directory, as an argument list.
-
-    Args:
-        directory: Of the run.
-        placement: Where the ranks start.
-        environment: Variables that the command will be started with.
-    """
+    """Give the command that runs the job of a directory, as an argument list."""
     return placement.command([PROGRAM, str(directory.job)], directory, environment)
 
 

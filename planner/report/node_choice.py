@@ -84,11 +84,9 @@ def _subset_row(found: Prediction, *, is_chosen: bool) -> Row:
 
 
 def choice_lines(choice: NodeChoice, probes: str) -> Iterator[str]:
-    """Describe which hosts are used and what each adds, a sentence a line.
+    """Describe which of several hosts are used and what each adds, a sentence a line.
 
-    Args:
-        choice: Of at least two hosts.
-        probes: The command that measures the network.
+    ``probes`` is the command that measures their network.
     """
     chosen, best = choice.chosen, choice.best
     speed = f"{format_number(chosen.throughput_samples_per_s)} samples/s"

@@ -88,13 +88,7 @@ def plan_text(
 def plan_facts(
     stored: StoredPlan, reasons: Sequence[str], trials: Sequence[StoredTrial]
 ) -> list[tuple[str, str]]:
-    """Give a plan with its evidence as names and texts.
-
-    Args:
-        stored: The plan.
-        reasons: Why it is stale; empty where it is not.
-        trials: Those of its study.
-    """
+    """Give a plan with its evidence as names and texts; ``reasons`` say why it is stale."""
     throughput = stored.throughput_samples_per_s
     count, gpu = throughput.count, format_bytes(stored.peak_device_memory_bytes)
     measured = "1 measurement" if count == 1 else f"{count} measurements"
@@ -123,10 +117,8 @@ def plan_facts(
 def doubt(value: Interval, results: Sequence[TrialResult] | None) -> str:
     """Say at the end of a figure's line that it is not reliable; nothing where it is.
 
-    Args:
-        value: The figure.
-        results: Trials of its search: what disturbed their turns decides on the remedy. ``None``
-            where they are not at hand: both remedies are named.
+    What disturbed the turns of its search's trials decides on the remedy; both are named where
+    these are not at hand.
     """
     if not is_unreliable(value):
         return ""

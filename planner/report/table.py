@@ -139,10 +139,7 @@ def render_facts(
 ) -> str:
     """Give names and their values as text, a line each; long values are wrapped and indented.
 
-    Args:
-        facts: Names with their values.
-        terminal: Where they are printed.
-        name_width: Characters before each value; ``None``: as the longest name needs.
+    Names take as much room as the longest needs, where no width is given.
     """
     name_width = name_width or max((len(name) for name, _ in facts), default=0) + len(_GAP)
     lines = []

@@ -105,12 +105,7 @@ class TrainingComparison:
 
 
 def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[str, str]:
-    """Give what is compared of a training as names and texts.
-
-    Args:
-        one: The training.
-        usage: What its hosts used; empty where that is not to be shown.
-    """
+    """Give what is compared of a training, with what its hosts used, as names and texts."""
     last, done = last_trained(one.epochs_done), one.epochs_done
     validated = [e.validation_loss for e in done if e.validation_loss is not None]
     expected = one.expected_samples_per_s

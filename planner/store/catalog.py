@@ -68,14 +68,7 @@ class Catalog:
         before: int | None = None,
         most: int | None = None,
     ) -> list[StudyRecord]:
-        """Give studies, the newest first.
-
-        Args:
-            use_case: Of this use case, as it was spelled.
-            node: On this node.
-            before: With a lower number.
-            most: At most so many.
-        """
+        """Give studies of a use case as it was spelled, newest first, below a number."""
         query = having(select(studies), studies, use_case=use_case, node=node)
         return self._with_trials(self._database.fetch(newest(query, studies, before, most), dict))
 
@@ -143,15 +136,7 @@ class Catalog:
         before: int | None = None,
         most: int | None = None,
     ) -> list[StoredTrial]:
-        """Give trials, the newest first; see `studies`.
-
-        Args:
-            study_id: Of this study.
-            use_case: Of studies of this use case, as it was spelled.
-            node: Of studies on this node.
-            before: With a lower number.
-            most: At most so many.
-        """
+        """Give trials, of a study or of several, the newest first; see `studies`."""
         query = having(select(trials).join(studies), studies, use_case=use_case, node=node)
         query = having(query, trials, study_id=study_id)
         return read_with_studies(self._database, newest(query, trials, before, most))

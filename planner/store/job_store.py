@@ -70,15 +70,7 @@ class JobStore:
         before: int | None = None,
         most: int | None = None,
     ) -> list[JobRecord]:
-        """Give jobs, the newest first.
-
-        Args:
-            machine: Of this machine.
-            training_id: Of this training.
-            states: In one of these states.
-            before: With a lower number.
-            most: At most so many.
-        """
+        """Give jobs, the newest first of those below a number."""
         query = having(select(jobs), jobs, machine=machine, state=states, training_id=training_id)
         return self._database.fetch(newest(query, jobs, before, most), job_from_row)
 

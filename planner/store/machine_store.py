@@ -74,12 +74,9 @@ class MachineStore:
         return self._database.write(work)
 
     def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
-        """Give the last measurement of all these hosts, perhaps with others.
+        """Give the last measurement of hosts, fingerprints by their names, perhaps with others.
 
         Measurements with other hardware in one of these hosts are skipped.
-
-        Args:
-            hosts: Fingerprints, by the hosts' names in the host file.
         """
         found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
         return next((one for one in found if hosts.items() <= one.hardware.items()), None)

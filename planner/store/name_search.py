@@ -20,12 +20,7 @@ class NameSearch:
         self._database = database
 
     def find(self, text: str, *, most: int) -> list[NameMatch]:
-        """Give things with this text in a name, whatever the case of its letters.
-
-        Args:
-            text: What to look for.
-            most: Of each kind at most so many, the newest first.
-        """
+        """Give things with this text in a name, in any case: the newest of each kind."""
         found: list[NameMatch] = []
         for query in _queries(text):
             found += self._database.fetch(

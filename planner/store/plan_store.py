@@ -29,10 +29,7 @@ class PlanStore:
     def save(self, stored: StoredPlan, *, ends_search: bool = False) -> int:
         """Save a plan with its evidence and return its id.
 
-        Args:
-            stored: The plan.
-            ends_search: Whether the search that found it has come to its end, so that the next
-                one of its study is a new one.
+        ``ends_search`` says that its search has come to its end: the next one of its study is new.
         """
 
         def work(connection: Connection) -> int:

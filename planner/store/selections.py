@@ -35,13 +35,9 @@ def newest(query: Select[Any], table: Table, before: int | None, most: int | Non
 def of_equal_use_case(
     query: Select[Any], table: Table, digest: ColumnElement[str], use_case: str | None
 ) -> Select[Any]:
-    """Keep the rows of a use case, and of one that is equal to it and lies elsewhere.
+    """Keep the rows of a use case and, by its digest, of one that is equal and lies elsewhere.
 
-    Args:
-        query: Of rows of ``table``.
-        table: That has the use cases.
-        digest: Its column that is the same for equal use cases.
-        use_case: As it was spelled; ``None`` keeps all of them.
+    Without a use case all rows are kept.
     """
     if use_case is None:
         return query

@@ -26,13 +26,8 @@ def find_similar(
 ) -> tuple[SimilarTrials, ...]:
     """Give trials of studies of machines and use cases that are alike, the most alike first.
 
-    So many that a search can begin at once, however large the database is.
-
-    Args:
-        database: That has them.
-        machines: Of the same database.
-        study: The one that is to be continued; its own trials are left out.
-        up_to: Number of the last trial that counts.
+    So many that a search can begin at once, however large the database is. The study's own trials
+    are left out, and those numbered above ``up_to``.
     """
     node = machines.latest_probe(study.fingerprint, node=study.node)
     if node is None:

@@ -32,9 +32,7 @@ class SweepStore:
     def begin(self, record: SweepRecord, *, fresh: bool) -> StoredSweep:
         """Give the latest sweep with the same key and its points, or begin one.
 
-        Args:
-            record: What is to be swept.
-            fresh: Begin one in any case.
+        ``fresh`` begins one in any case.
         """
         values: dict[str, Any] = codec.to_builtins(record)
         for name in ("id", *_COUNTED):
@@ -79,13 +77,7 @@ class SweepStore:
     def find(
         self, use_case: str | None = None, *, before: int | None = None, most: int | None = None
     ) -> list[SweepRecord]:
-        """Give sweeps without their points, the newest first.
-
-        Args:
-            use_case: Only of this one, as it was spelled.
-            before: With a lower number.
-            most: At most so many.
-        """
+        """Give sweeps without their points, the newest first of those below a number."""
         query = having(_with_counts(), sweeps, use_case=use_case)
         return self._database.fetch(newest(query, sweeps, before, most), _read)
 

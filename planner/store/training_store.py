@@ -66,14 +66,7 @@ class TrainingStore:
         before: int | None = None,
         most: int | None = None,
     ) -> list[TrainingRecord]:
-        """Give trainings, the newest first.
-
-        Args:
-            use_case: Of this use case, as it was spelled.
-            states: In one of these states.
-            before: With a lower number.
-            most: At most so many.
-        """
+        """Give trainings, the newest first of those below a number."""
         query = having(select(trainings), trainings, use_case=use_case, state=states)
         return self._database.fetch(newest(query, trainings, before, most), training_from_row)
 
@@ -95,13 +88,7 @@ class TrainingStore:
     ) -> None:
         """Save how far a training is, and that it was heard of; what is not given stays.
 
-        Args:
-            training_id: Which.
-            epochs_done: All of its epochs so far.
-            steps: That it has made.
-            checkpoint: The last one.
-            weights: File of its weights.
-            usage_series: For some of its hosts, the whole series so far.
+        Epochs are all so far, and a series of use is the whole one of its host.
         """
         values: dict[str, Any] = {"steps": steps, "checkpoint": checkpoint, "weights": weights}
         if epochs_done is not None:

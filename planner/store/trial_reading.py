@@ -13,13 +13,9 @@ from planner.tuning.study import StoredTrial
 
 
 def read_with_studies(database: Database, query: Select[Any]) -> list[StoredTrial]:
-    """Read trials with the use case of each, and whether its samples are made up.
+    """Read rows of ``trials`` with the use case of each, and whether its samples are made up.
 
     The facts of a study are longer than its trials, which share them: they are read once.
-
-    Args:
-        database: That has them.
-        query: Of rows of ``trials``.
 
     Raises:
         StoreCorruptError: A row cannot be decoded.

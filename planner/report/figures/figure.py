@@ -47,12 +47,7 @@ def figures_html(figures: Iterable[Figure], key: str) -> str:
 
 
 def figure_html(figure: Figure, key: str) -> str:
-    """Give a figure as HTML.
-
-    Args:
-        figure: What to show.
-        key: The figure's name in its page, of letters and hyphens.
-    """
+    """Give a figure as HTML; ``key`` names it in its page, by letters and hyphens."""
     title = _text(figure.title)
     note = f'<p class="note">{escaped(figure.note)}</p>' if figure.note else ""
     head = "".join(f'<th scope="col">{_text(text)}</th>' for text in figure.columns)

@@ -18,9 +18,7 @@ _VARIABLE = re.compile(r"(--[a-z0-9-]+): (#[0-9a-f]{6});")
 def picture(figures: Sequence[Figure], title: str) -> str:
     """Draw figures below one another, in two columns where there are several, on white.
 
-    Args:
-        figures: Those without a plot are left out.
-        title: Of the whole; one figure alone needs none.
+    Those without a plot are left out. One figure alone needs no title of the whole.
     """
     plots = [(figure, found) for figure in figures if (found := _PLOT.fullmatch(figure.svg))]
     columns = 2 if len(plots) > 1 else 1

@@ -63,11 +63,7 @@ def rate_mark(label: str, rate: Interval, text: str = "", *, is_main: bool = Fal
 def bar_plot(marks: Sequence[Mark], *, title: str, unit: str, is_counted: bool = False) -> str:
     """Draw a bar for each mark, from zero, with whiskers where it has an interval.
 
-    Args:
-        marks: What to draw.
-        title: For those who do not see it.
-        unit: Of the axis.
-        is_counted: Whether values are whole numbers only.
+    ``is_counted`` says that values are whole numbers.
     """
     ends = [mark.value if mark.high is None else mark.high for mark in marks]
     axis = Axis(0.0, 1.02 * max(ends) or 1.0, _EDGE, WIDTH - _RIGHT, is_counted)

@@ -21,12 +21,7 @@ _MOST_REASONS, _MOST_EFFECTS = 8, 18
 
 
 def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure | None:
-    """Show samples per second of trials in the order in which they ended.
-
-    Args:
-        trials: Of one study, the latest of it.
-        num_trials: That the study has.
-    """
+    """Show samples per second of a study's latest trials in the order in which they ended."""
     if not trials:
         return None
     points, rows, best = [], [], None

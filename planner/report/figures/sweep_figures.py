@@ -100,20 +100,7 @@ def _figure(
     first: int = 0,
     note: str = "",
 ) -> Figure | None:
-    """Draw a value of each point; ``None`` where none has it.
-
-    Args:
-        sweep: The sweep.
-        figures: Of its points.
-        value: Gives the value of one.
-        text: Writes it in the table.
-        title: Of the figure.
-        y_title: Of the axis beside.
-        from_zero: Whether that begins at 0.
-        reference: A level with its name.
-        first: Number of the first setting to draw.
-        note: Below the plot.
-    """
+    """Draw a value of each point, from a setting on; ``None`` where none has it."""
     settings = list(enumerate(sweep.record.settings))[first:]
     found = {(one.point.setting, one.point.batch): value(one) for one in figures}
     if all(shown is None for shown in found.values()):

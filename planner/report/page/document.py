@@ -20,10 +20,7 @@ figure { margin-top: 2rem; } .facts td { padding: .1rem 1.2rem .1rem 0; border: 
 def page_document(title: str, body: str, *, style: str = "") -> str:
     """Give a whole HTML document, without scripts and without links to elsewhere.
 
-    Args:
-        title: Its title, as a text.
-        body: Markup.
-        style: Rules that this page has more, or others.
+    Its title is a text, its body markup; a style has rules that this page alone has.
     """
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -15,11 +15,6 @@ from planner.errors import UsageError
 def write_page(path: Path, text: str, *, option: str = "--html") -> None:
     """Write a page in place of what the file held; until it is complete, that stays.
 
-    Args:
-        path: Of the file.
-        text: What is in it.
-        option: That named the file.
-
     Raises:
         UsageError: The file cannot be written.
     """

@@ -26,15 +26,7 @@ def plan_page(
     worth: PlanWorth | None,
     cost: InputCost | None = None,
 ) -> str:
-    """Give a plan with its evidence as one HTML document.
-
-    Args:
-        stored: The plan.
-        reasons: Why it is stale; empty where it is not.
-        trials: Those of its study.
-        worth: What the trials say about it, where they are on record.
-        cost: Time of its epochs with its data, where `probe` has measured those.
-    """
+    """Give a plan with its evidence as one HTML document; ``reasons`` say why it is stale."""
     title = f"Plan {stored.id}: {describe_trained(stored.use_case)} on {stored.node}"
     rate = format_interval(stored.throughput_samples_per_s)
     speedup = (

@@ -18,13 +18,7 @@ FORMATS = ("md", "csv", "html")
 def report_files(
     sections: Sequence[PaperSection], made_at: datetime, formats: Collection[str]
 ) -> Mapping[str, str]:
-    """Give the text of each file of a report.
-
-    Args:
-        sections: Of each paper.
-        made_at: When.
-        formats: Of `FORMATS`. Markdown brings the pictures that it shows.
-    """
+    """Give the text of each file of a report; Markdown brings the pictures that it shows."""
     found: dict[str, str] = {}
     if "html" in formats:
         found["report.html"] = report_page(sections, made_at)

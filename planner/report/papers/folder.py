@@ -27,19 +27,13 @@ class ReportFolder:
 
     A file is written, replaced or removed only where there is none of its name, or where it is as
     a report has written it.
-
-    Args:
-        path: Made where it is missing.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def check(self, names: Iterable[str]) -> None:
-        """Check that it can be written, before anything that takes long.
-
-        Args:
-            names: Of the files that will be.
+        """Check that files of these names can be written, before anything that takes long.
 
         Raises:
             UsageError: It cannot, or a file of somebody else has one of the names.
@@ -53,10 +47,7 @@ class ReportFolder:
         self._check_names(names, self._listed())
 
     def write(self, files: Mapping[str, str]) -> list[Path]:
-        """Write a report in place of the one before.
-
-        Args:
-            files: Text by name.
+        """Write a report, texts by the names of files, in place of the one before.
 
         Raises:
             UsageError: A file of somebody else has one of the names, or it cannot be written.

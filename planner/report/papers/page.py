@@ -43,12 +43,7 @@ td.plan { min-width: 12rem; }
 
 
 def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
-    """Give a report as one HTML document.
-
-    Args:
-        sections: Of each paper.
-        made_at: When.
-    """
+    """Give a report as one HTML document."""
     title = "Papers' tables, and this database's figures beside them"
     contents = "".join(
         f'<li><a href="#{one.key}">{escaped(one.title)}</a></li>' for one in sections

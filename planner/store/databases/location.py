@@ -118,9 +118,7 @@ def remove_if_empty(path: Path) -> None:
 def find_network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
     """Give the type of the file system of a database, if other machines may write to it too.
 
-    Args:
-        path: Of the database; it need not be there.
-        mounts: The kernel's list.
+    The database need not be there.
     """
     found = find_file_system(path.absolute().parent, mounts)
     return found.kind if found.is_network else None

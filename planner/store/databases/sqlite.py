@@ -82,12 +82,7 @@ _UNWRITABLE = {
 
 
 class SqliteDatabase(Database):
-    """One database file.
-
-    Args:
-        path: Of the file, which must be there.
-        lock_timeout_s: How long each transaction waits for those of other programs.
-    """
+    """One database file, which must be there."""
 
     def __init__(self, path: Path, *, lock_timeout_s: float) -> None:
         super().__init__(str(path), _engine(path.absolute(), lock_timeout_s))
