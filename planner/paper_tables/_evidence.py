@@ -276,15 +276,12 @@ class StoredEvidence:
         return data == self.data.get(split_name(use_case)[0], data)
 
     def of(self, use_case: str) -> Sequence[StudyEvidence]:
-        """Give the studies of a use case."""
         return self.studies.get(use_case, ())
 
     def trained(self, use_case: str) -> Sequence[TrainingEvidence]:
-        """Give the trainings of a use case."""
         return self.trainings.get(use_case, ())
 
     def swept(self, use_case: str) -> Sequence[SweepEvidence]:
-        """Give the sweeps of a use case."""
         return self.sweeps.get(use_case, ())
 
     def describe_machine(self, node: str, fingerprint: str) -> str:

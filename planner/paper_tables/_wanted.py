@@ -22,12 +22,10 @@ class WantedTrial:
 
     @property
     def key(self) -> str:
-        """Name of it."""
         return trial_key(self.use_case, self.strategy)
 
     @property
     def what(self) -> str:
-        """What is done."""
         return f"timing {self.use_case} with {self.strategy}"
 
 
@@ -41,12 +39,10 @@ class WantedPlan:
 
     @property
     def key(self) -> str:
-        """Name of it."""
         return f"plan {self.use_case}"
 
     @property
     def what(self) -> str:
-        """What is done."""
         return f"choosing the best plan of {self.use_case}"
 
 
@@ -70,12 +66,10 @@ class WantedTraining:
 
     @property
     def key(self) -> str:
-        """Name of it."""
         return training_key(self.use_case, self.name)
 
     @property
     def what(self) -> str:
-        """What is done."""
         return f"training {self.use_case} with {self.name}"
 
 
@@ -93,12 +87,10 @@ class WantedSweep:
 
     @property
     def key(self) -> str:
-        """Name of it."""
         return sweep_key(self.use_case)
 
     @property
     def what(self) -> str:
-        """What is done."""
         batches = ", ".join(map(str, self.batches))
         return f"sweeping {self.use_case} with batches of {batches}"
 

@@ -49,7 +49,6 @@ class StudyRecord:
 
     @property
     def num_trials(self) -> int:
-        """Trials so far."""
         return sum(self.outcomes.values())
 
     @property

@@ -236,7 +236,6 @@ class _RunningTrial:
         self._leading_rate = rates[0] if rates else self._leading_rate
 
     def describe(self) -> str:
-        """Describe the search in a line."""
         doing = f"racing {self._racing} plans" if self._racing > 1 else self._what
         rate = self._leading_rate
         best = self.best if rate is None else f"{rate:.1f} samples/s"

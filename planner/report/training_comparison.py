@@ -88,7 +88,6 @@ class TrainingComparison:
 
     @property
     def sides(self) -> tuple[TrainingSide, TrainingSide]:
-        """Both."""
         return self.first, self.second
 
     def to_json(self) -> dict[str, Any]:

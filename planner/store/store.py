@@ -79,7 +79,6 @@ class Store:
         return cls(database, now)
 
     def close(self) -> None:
-        """Close the database."""
         self._database.close()
 
     def __enter__(self) -> Self:

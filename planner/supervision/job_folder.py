@@ -38,7 +38,6 @@ class JobOwner:
 
     @staticmethod
     def of(record: JobRecord) -> JobOwner:
-        """Describe a stored job."""
         return JobOwner(id=record.id, machine=record.machine, created_at=record.created_at)
 
 

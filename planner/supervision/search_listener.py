@@ -34,7 +34,6 @@ class SearchListener:
         self._left: dict[Plan, ContenderStanding] = {}
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
-        """Take one report."""
         self._then(report, host)
         study_id = None
         match report:

@@ -20,7 +20,6 @@ class SweepListener:
         self._progress = SweepProgress(doing="")
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
-        """Take one report."""
         self._then(report, host)
         sweep_id, now = None, self._progress
         match report:

@@ -30,7 +30,6 @@ class TrainingListener:
         self._last: deque[tuple[int, float]] = deque(maxlen=_LAST_STEPS)
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
-        """Take one report."""
         self._then(report, host)
         match report:
             case Working(what=what) | Noted(message=what):

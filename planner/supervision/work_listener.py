@@ -17,7 +17,6 @@ class WorkListener:
         job.report()
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
-        """Take one report."""
         self._then(report, host)
         match report:
             case Working(what=what) | Noted(message=what):

@@ -62,7 +62,6 @@ class Credentials:
         return True
 
     def make_cookie(self) -> str:
-        """Make the value of a cookie."""
         signed = f"{int(self._clock())}.{secrets.token_urlsafe(16)}"
         return f"{signed}.{self._sign(signed)}"
 

@@ -82,7 +82,6 @@ class Guard:
         self._wrong_tokens = wrong_tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -191,7 +190,6 @@ class Guard:
         return "cookie" if self._entrance.has_cookie(headers) else None
 
     def _find_client(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
-        """Give the address of who asks."""
         # On a socket of IPv6, clients of IPv4 have such addresses.
         address: str = (scope.get("client") or ("",))[0].removeprefix("::ffff:")
         if self._addresses.public_origins and is_loopback(address):

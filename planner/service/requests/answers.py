@@ -25,7 +25,6 @@ class Answer:
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
 
     async def send(self, send: Send) -> None:
-        """Send it."""
         headers = {
             b"content-type": self.content_type,
             b"content-length": str(len(self.body)).encode(),

@@ -43,7 +43,6 @@ class Answering:
         self._threads = threads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         call = await read_call(scope, receive)
         if self._threads is None:
             answer = self._answer(call)

@@ -119,7 +119,6 @@ class SharedAnswering:
         self._shared = shared
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         call = await read_call(scope, receive)
         address = (scope["path"], scope["query_string"])
         is_refresh = any(name == _REFRESH for name, _ in scope["headers"])

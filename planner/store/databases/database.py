@@ -167,5 +167,4 @@ class Database(ABC):
         return found[0] if found else None
 
     def close(self) -> None:
-        """Close the database."""
         self._engine.dispose()

@@ -44,7 +44,6 @@ class PlainText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Escape what a database would refuse."""
         if value is None:
             return None
         return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
@@ -57,11 +56,9 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
-        """Write the time in UTC."""
         return None if value is None else value.astimezone(UTC).isoformat()
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> datetime | None:
-        """Read the time with its zone."""
         return None if value is None else datetime.fromisoformat(value)
 
 
