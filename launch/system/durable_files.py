@@ -32,6 +32,19 @@ def replace_durably(new: Path, path: Path) -> None:
     sync_folder(path.parent)
 
 
+def write_in_place(path: Path, content: bytes) -> None:
+    """Write a file of the user alone in place of what was there, which stays until it is whole."""
+    new = path.parent / f".{path.name}.{os.getpid()}"
+    try:
+        new.unlink(missing_ok=True)  # what a process of this number left
+        with write_durably(new) as file:
+            file.write(content)
+        replace_durably(new, path)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
+
+
 def create_private(path: Path) -> BinaryIO:
     """Create a file that only the user can read."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

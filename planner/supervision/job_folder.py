@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from launch.system.durable_files import (
-    explain_os_error,
-    make_folders,
-    replace_durably,
-    write_durably,
-)
+from launch.system.durable_files import explain_os_error, make_folders, write_in_place
 from launch.system.log_part import MOST_LOG_BYTES, LogPart, read_log_part
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import RunDirectoryError
@@ -128,11 +122,7 @@ class JobFolder:
         return read_log_part(self.log, offset, most_bytes)
 
     def _write(self, path: Path, document: object) -> None:
-        new = path.with_suffix(f".{os.getpid()}.new")
-        new.unlink(missing_ok=True)  # what a full disk left of an earlier attempt
-        with write_durably(new) as file:
-            file.write(codec.encode(document, indent=1) + b"\n")
-        replace_durably(new, path)
+        write_in_place(path, codec.encode(document, indent=1) + b"\n")
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:

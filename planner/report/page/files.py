@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from launch.system.durable_files import explain_write_error, replace_durably, write_durably
+from launch.system.durable_files import explain_write_error, write_in_place
 from planner.errors import UsageError
 
 
@@ -18,11 +18,8 @@ def write_page(path: Path, text: str, *, option: str = "--html") -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    new = _beside(path)
-    with _explained(path, option, new):
-        with write_durably(new) as file:
-            file.write(text.encode(errors="backslashreplace"))
-        replace_durably(new, path)
+    with _explained(path, option):
+        write_in_place(path, text.encode(errors="backslashreplace"))
 
 
 def check_page(path: Path) -> None:
@@ -31,26 +28,19 @@ def check_page(path: Path) -> None:
     Raises:
         UsageError: It cannot.
     """
-    new = _beside(path)
-    with _explained(path, "--html", new):
+    new = path.parent / f".{path.name}.{os.getpid()}"
+    with _explained(path, "--html"):
         new.touch()
+        new.unlink()
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def _beside(path: Path) -> Path:
-    return path.parent / f".{path.name}.{os.getpid()}"
-
-
 @contextmanager
-def _explained(path: Path, option: str, new: Path) -> Iterator[None]:
-    """Say what is wrong with a file, and leave nothing beside it."""
+def _explained(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise UsageError(
             f"{option} {path}: {explain_write_error(error, path)}: name another file"
         ) from error
-    finally:
-        with suppress(OSError):
-            new.unlink()

@@ -5,15 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from launch.system.durable_files import (
-    explain_os_error,
-    make_folders,
-    replace_durably,
-    write_durably,
-)
+from launch.system.durable_files import explain_os_error, make_folders, write_in_place
 from planner.errors import UsageError
 from probes import codec
 from probes.errors import InvalidDocumentError
@@ -61,12 +55,12 @@ class ReportFolder:
         try:
             make_folders(self.path)
             # The list is there first: a report that is cut short can be written again.
-            self._replace(_LIST, codec.encode({**listed, **before}))
+            write_in_place(self.path / _LIST, codec.encode({**listed, **before}))
             for name, content in contents.items():
-                self._replace(name, content)
+                write_in_place(self.path / name, content)
             for name in old:
                 (self.path / name).unlink(missing_ok=True)
-            self._replace(_LIST, codec.encode(digests))
+            write_in_place(self.path / _LIST, codec.encode(digests))
         except OSError as error:
             raise self._explain(error) from error
         return [self.path / name for name in contents]
@@ -78,16 +72,6 @@ class ReportFolder:
                 f"--out {self.path}: {', '.join(foreign)} {'is' if len(foreign) == 1 else 'are'} "
                 "there and not as a report has written it: name another folder, or move it away"
             )
-
-    def _replace(self, name: str, content: bytes) -> None:
-        new = self.path / f".{name}.{os.getpid()}"
-        try:
-            with write_durably(new) as file:
-                file.write(content)
-            replace_durably(new, self.path / name)
-        finally:
-            with suppress(OSError):
-                new.unlink()
 
     def _is_free(self, name: str, listed: Mapping[str, list[str]]) -> bool:
         file = self.path / name

@@ -61,7 +61,7 @@ def test_exit_record_is_there_whole_or_not_at_all(folder):
     assert folder.read_exit() == EXIT
     folder.exit_record.write_bytes(folder.exit_record.read_bytes()[:30])
     assert folder.read_exit() is None
-    (folder.path / f"exit.{os.getpid()}.new").write_bytes(b"left by a full disk")
+    (folder.path / f".exit.json.{os.getpid()}").write_bytes(b"left by a full disk")
     folder.write_exit(EXIT)
     assert folder.read_exit() == EXIT
 

@@ -6,6 +6,7 @@ import stat
 
 import pytest
 
+from launch.system.durable_files import write_in_place
 from planner.errors import UsageError
 from planner.report.papers.folder import ReportFolder
 
@@ -70,15 +71,14 @@ def test_link_is_never_followed(folder, tmp_path):
 
 def test_cut_between_files_leaves_a_report_that_can_be_replaced(folder, monkeypatch):
     folder.write(FIRST)
-    replace = ReportFolder._replace
 
-    def fail(self, name, content):
-        if name == "table-a.csv":
+    def fail(path, content):
+        if path.name == "table-a.csv":
             raise OSError(28, "No space left on device")
-        replace(self, name, content)
+        write_in_place(path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReportFolder, "_replace", fail)
+        patched.setattr("planner.report.papers.folder.write_in_place", fail)
         with pytest.raises(UsageError, match="no space left"):
             folder.write({"report.md": "three", "table-a.csv": "c\n"})
     assert shown(folder) == {"report.md": "three", "table-a.csv": "a,b\n"}
