@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.hosts.host_line import Host
 from launch.hosts.ssh import ssh_name
@@ -14,10 +13,8 @@ from launch.reports import BestWeightsSaved, JobFailed, make_lost_host_failure, 
 from launch.system.process_end import explain_exit
 from launch.workers.log import read_tail
 from planner.errors import TrainingFailedError
+from planner.jobs.mpi_run import MpiRunEnd
 from planner.jobs.placement import Placement
-
-if TYPE_CHECKING:
-    from planner.jobs.mpi_run import MpiRunEnd
 
 _MAX_WORDS = 400
 _TAIL_LINES = 20

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.hosts.host_line import Host
 from launch.liveness.inactivity import InactivityTimer
 from launch.mpi.job import MpiJob
 from launch.rank.control_signals import CHECKPOINT, STOP
@@ -19,7 +18,6 @@ from launch.system.run_directory import RunDirectory
 from launch.system.temporary_folder import TemporaryFolder
 from planner.cancellation import Cancellation
 from planner.errors import RunDirectoryError
-from planner.jobs.failure import find_root_cause
 from planner.jobs.placement import Placement
 
 OnReport = Callable[[Report], None]
@@ -58,10 +56,6 @@ class MpiRunEnd:
 
     is_stopped: bool
     """Whether mpirun stood still then, as by SIGSTOP."""
-
-    def find_root_cause(self, hosts: tuple[Host, ...]) -> JobFailed | None:
-        """Find the failure that the others followed from; ``None`` where none was seen."""
-        return find_root_cause(self.failures, self.errors, hosts)
 
 
 def run_mpi(

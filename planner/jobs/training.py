@@ -34,6 +34,7 @@ from planner.jobs.failure import (
     explain_not_finite,
     explain_root_cause,
     explain_silence,
+    find_root_cause,
 )
 from planner.jobs.mpi_run import OnReport, run_mpi
 from planner.jobs.placement import Placement
@@ -133,7 +134,7 @@ def run_job(
         cancellation,
         silence_limit_s=_SILENCE_LIMIT_S,
     )
-    cause = end.find_root_cause(placement.hosts)
+    cause = find_root_cause(end.failures, end.errors, placement.hosts)
     if cause is not None and cause.users_fault and not received.has_trained:
         directory.remove()
         where = f"{cause.node}: " if len(job.nodes) > 1 else ""
