@@ -15,7 +15,7 @@ from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import WORKER_SETTINGS, worker_environment
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from planner.jobs.placement import Placement
-from planner.jobs.training import launch_command
+from planner.jobs.training import PROGRAM
 from planner.report.plan_line import describe_plan
 from planner.scripts.naming import shell_line
 from probes import codec
@@ -39,7 +39,7 @@ def describe_job(
     directory = RunDirectory(Path(job.run_directory))
     inherited = worker_environment(environment)
     return {
-        "command": launch_command(directory, placement, environment),
+        "command": placement.command([PROGRAM, str(directory.job)], directory, environment),
         "nodes": [
             {
                 "host": part.host,

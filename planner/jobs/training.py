@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -94,13 +93,6 @@ class LaunchOutcome:
         """Of the last epoch that had steps; ``None`` where none had: all was done before."""
         trained = [epoch for epoch in self.epochs if epoch.samples]
         return trained[-1].throughput_samples_per_s if trained else None
-
-
-def launch_command(
-    directory: RunDirectory, placement: Placement, environment: Mapping[str, str]
-) -> list[str]:
-    """Give the command that runs the job of a directory, as an argument list."""
-    return placement.command([PROGRAM, str(directory.job)], directory, environment)
 
 
 def run_job(
