@@ -113,7 +113,7 @@ class Output:
     def finish(self, data: Any) -> None:
         """Write the answer as JSON, if that was asked for."""
         if self.as_json:
-            sys.stdout.write(envelope(self.command, data, self._warnings))
+            self._write_document({"data": data})
         self.is_finished = True
 
     def fail(self, code: int, kind: str, message: str) -> None:
@@ -129,11 +129,19 @@ class Output:
 
     def _finish_without(self, code: int, kind: str, message: str) -> None:
         if self.as_json and not self.is_finished:
-            warnings, known = self._warnings, self._partial_data
-            sys.stdout.write(
-                error_envelope(self.command, code, kind, message, warnings, data=known)
-            )
+            known = {} if self._partial_data is None else {"data": self._partial_data}
+            error = {"code": code, "kind": kind, "message": message}
+            self._write_document({**known, "error": error})
         self.is_finished = True
+
+    def _write_document(self, content: Mapping[str, object]) -> None:
+        head = {
+            "schema_version": SCHEMA_VERSION,
+            "command": self.command,
+            "warnings": self._warnings,
+        }
+        # NaN and infinity are no JSON; what holds one is a bug, better seen here than by a script.
+        sys.stdout.write(json.dumps({**head, **content}, indent=2, allow_nan=False) + "\n")
 
     def _print_headed(self, head: str, style: str, message: str) -> None:
         # As one text: a terminal breaks its lines where both together reach the edge.
@@ -168,29 +176,3 @@ def current_output() -> Output:
 def environment_variable(option: str) -> str:
     """Name the environment variable in whose place an option stands: ``DDLPLAN_<OPTION>``."""
     return "DDLPLAN_" + option.removeprefix("--").replace("-", "_").upper()
-
-
-def envelope(command: str, data: object, warnings: Sequence[str] = ()) -> str:
-    """Give the one JSON document of a command that succeeded."""
-    return _document(command, warnings, {"data": data})
-
-
-def error_envelope(
-    command: str,
-    code: int,
-    kind: str,
-    message: str,
-    warnings: Sequence[str] = (),
-    *,
-    data: object = None,
-) -> str:
-    """Give the one JSON document of a command that failed, with what it found out all the same."""
-    known = {} if data is None else {"data": data}
-    error = {"code": code, "kind": kind, "message": message}
-    return _document(command, warnings, {**known, "error": error})
-
-
-def _document(command: str, warnings: Sequence[str], content: Mapping[str, object]) -> str:
-    head = {"schema_version": SCHEMA_VERSION, "command": command, "warnings": list(warnings)}
-    # NaN and infinity are no JSON; what holds one is a bug, better seen here than by a script.
-    return json.dumps({**head, **content}, indent=2, allow_nan=False) + "\n"

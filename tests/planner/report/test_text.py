@@ -17,7 +17,7 @@ from launch.plan import Plan
 from planner.quantities import printable
 from planner.report.comparison import compare, comparison_text
 from planner.report.figures.plan_figures import compared_plans_figure
-from planner.report.output import envelope, error_envelope
+from planner.report.output import Output
 from planner.report.plan_line import describe_settings
 from planner.report.plans import plan_facts, plan_text, plans_csv, plans_table
 from planner.report.table import Terminal
@@ -298,8 +298,11 @@ def test_a_trial_in_json_has_every_sample():
     json.dumps([good, failed], allow_nan=False)
 
 
-def test_a_result_is_one_json_document():
-    text = envelope("plans best", {"id": 7}, ["noisy"])
+def test_a_result_is_one_json_document(capsys):
+    out = Output("plans best", as_json=True)
+    out.warn("noisy")
+    out.finish({"id": 7})
+    text = capsys.readouterr().out
     assert text.endswith("}\n")
     assert json.loads(text) == {
         "schema_version": 1,
@@ -309,8 +312,9 @@ def test_a_result_is_one_json_document():
     }
 
 
-def test_an_error_is_one_json_document():
-    assert json.loads(error_envelope("plans best", 3, "no_plan", "no plan")) == {
+def test_an_error_is_one_json_document(capsys):
+    Output("plans best", as_json=True).fail(3, "no_plan", "no plan")
+    assert json.loads(capsys.readouterr().out) == {
         "schema_version": 1,
         "command": "plans best",
         "warnings": [],
@@ -321,7 +325,7 @@ def test_an_error_is_one_json_document():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_what_json_has_no_word_for_is_never_written(value):
     with pytest.raises(ValueError, match="JSON"):
-        envelope("plans list", [value])
+        Output("plans list", as_json=True).finish([value])
 
 
 @pytest.mark.parametrize(
