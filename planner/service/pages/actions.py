@@ -59,14 +59,6 @@ class Form:
 
 _PRECISIONS = ("fp32", "bf16", "auto")
 
-_TUNE = Form(
-    key="tune",
-    title="Search for the best plan",
-    button="Tune",
-    action="/api/v1/jobs/tune",
-    command="ddlplan tune --use-case NAME --detach",
-    about="Runs on the machine of this server, one job after another.",
-)
 _LAUNCH = Form(
     key="launch",
     title="Train",
@@ -74,15 +66,6 @@ _LAUNCH = Form(
     action="/api/v1/jobs/launch",
     command="ddlplan launch --use-case NAME --detach",
     about="With the best plan of this machine, or the one that you name.",
-)
-_SWEEP = Form(
-    key="sweep",
-    title="Sweep batches and devices",
-    button="Sweep",
-    action="/api/v1/jobs/sweep",
-    command="ddlplan sweep --use-case NAME --batches 32,64,128 --detach",
-    about="Trains with each batch on each number of devices; where none is named, on 1, 2, 4 and "
-    "so on up to all.",
 )
 _PROBE = Form(
     key="probe",
@@ -125,8 +108,11 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
     use_case = Field(name="use_case", label="Use case", kind="choice", choices=cases)
     epochs = Field(name="epochs", label="Epochs", kind="number", hint="default")
     known: Mapping[str, Form] = {
-        "tune": replace(
-            _TUNE,
+        "tune": Form(
+            key="tune",
+            title="Search for the best plan",
+            button="Tune",
+            action="/api/v1/jobs/tune",
             fields=(
                 use_case,
                 Field(name="budget", label="Budget", value="5m", hint="90s, 5m, 1h"),
@@ -134,6 +120,8 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
                 Field(name="precision", label="Precision", kind="choice", choices=_PRECISIONS),
                 Field(name="fresh", label="begin afresh", kind="check"),
             ),
+            command="ddlplan tune --use-case NAME --detach",
+            about="Runs on the machine of this server, one job after another.",
         ),
         "launch": replace(
             _LAUNCH,
@@ -145,8 +133,11 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
                 Field(name="allow_stale", label="a stale plan too", kind="check"),
             ),
         ),
-        "sweep": replace(
-            _SWEEP,
+        "sweep": Form(
+            key="sweep",
+            title="Sweep batches and devices",
+            button="Sweep",
+            action="/api/v1/jobs/sweep",
             fields=(
                 use_case,
                 Field(name="batches", label="Batches", hint="32,64,128", is_needed=True),
@@ -154,6 +145,9 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
                 epochs,
                 Field(name="fresh", label="begin afresh", kind="check"),
             ),
+            command="ddlplan sweep --use-case NAME --batches 32,64,128 --detach",
+            about="Trains with each batch on each number of devices; where none is named, on 1, 2, "
+            "4 and so on up to all.",
         ),
         "probe": _PROBE,
         "doctor": _DOCTOR,
