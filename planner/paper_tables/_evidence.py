@@ -336,11 +336,6 @@ def describe_machine(study: StudyEvidence) -> str:
     return f"{record.node}: {hardware}; {software}; study {record.id}{when}{made_up}{left_out}."
 
 
-def describe_data(data: str | None, *, is_generated: bool) -> str:
-    """Name the data behind a figure; nothing where that is not known."""
-    return "generated" if is_generated else data or ""
-
-
 def mark_generated(title: str, are_generated: Iterable[bool]) -> str:
     """Say in the title of a plot that what it shows is of generated data, or a part of it."""
     known = list(are_generated)

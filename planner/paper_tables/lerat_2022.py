@@ -12,7 +12,6 @@ from planner.paper_tables._evidence import (
     StoredEvidence,
     StudyEvidence,
     TrainingEvidence,
-    describe_data,
     describe_machine,
     obstacles_of,
 )
@@ -198,7 +197,7 @@ def _rows(
 
 
 def _data_cell(data: str | None, *, is_generated: bool) -> Mapping[str, Cell]:
-    text = describe_data(data, is_generated=is_generated)
+    text = "generated" if is_generated else data or ""
     return {"data": Cell(text=text)} if text else {}
 
 

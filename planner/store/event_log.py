@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from planner.records.event_record import EventRecord, Topic
 from planner.store.databases.database import Database, insert
@@ -36,9 +36,7 @@ class EventLog:
 
     def newest(self) -> int:
         """Give the number of the newest event; 0 where there is none."""
-        query = select(func.max(events.c.id).label("id"))
-        (found,) = self._database.fetch(query, lambda row: int(row["id"] or 0))
-        return found
+        return self._database.newest_number(events)
 
     def after(self, event_id: int, *, most: int = 1000) -> list[EventRecord]:
         """Give the events after one, oldest first."""

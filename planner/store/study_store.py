@@ -87,7 +87,7 @@ class StudyStore:
     def begin_search(self, study: Study, *, fresh: bool) -> EarlierTrials:
         """Give the study to continue, or a fresh one, with its trials."""
         study_id = self.begin_afresh(study) if fresh else self.get_or_create(study)
-        newest = self._newest_trial()
+        newest = self._database.newest_number(trials)
         earlier = self._earlier(study_id, self.count_finished_trials(study_id), up_to=newest)
         if fresh:
             return earlier
@@ -158,12 +158,6 @@ class StudyStore:
         query = having(select(trials).join(studies), studies, node=node)
         query = of_equal_use_case(query, studies, studies.c.data, use_case)
         return read_with_studies(self._database, query.order_by(trials.c.id))
-
-    def _newest_trial(self) -> int:
-        (newest,) = self._database.fetch(
-            select(func.max(trials.c.id).label("id")), lambda row: int(row["id"] or 0)
-        )
-        return newest
 
     def _earlier(self, study_id: int, finished: int, *, up_to: int | None = None) -> EarlierTrials:
         stored = [t for t in self.trials(study_id) if up_to is None or t.id <= up_to]

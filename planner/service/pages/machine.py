@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.api import machines, plans, studies
 from planner.quantities import format_bytes
@@ -20,13 +20,13 @@ class MachineView:
     """A machine in a few words."""
 
     record: MachineRecord
-    processor: str
-    cores: str
-    memory: str
-    gpus: str
-    speeds: Speeds
+    processor: str = "not probed"
+    cores: str = ""
+    memory: str = ""
+    gpus: str = ""
+    speeds: Speeds = field(default_factory=Speeds)
 
-    part: float
+    part: float = 0.0
     """Its fp32 rate / that of the fastest machine beside it."""
 
 
@@ -46,15 +46,7 @@ def machine_views(records: Iterable[MachineRecord]) -> list[MachineView]:
 def _view(record: MachineRecord, part: float) -> MachineView:
     hardware = record.hardware
     if hardware is None:
-        return MachineView(
-            record=record,
-            processor="not probed",
-            cores="",
-            memory="",
-            gpus="",
-            speeds=Speeds(),
-            part=0.0,
-        )
+        return MachineView(record=record)
     cpu = hardware.cpu
     return MachineView(
         record=record,

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, Select, Table
+from sqlalchemy import Column, Connection, Engine, Select, Table, func, select
 
 from launch.errors import InvalidPlanError
 from planner.errors import StoreCorruptError
@@ -165,6 +165,12 @@ class Database(ABC):
             return None
         found = self.fetch(query.where(number == wanted), decode)
         return found[0] if found else None
+
+    def newest_number(self, table: Table) -> int:
+        """Give the highest number of a row; 0 where there is none."""
+        query = select(func.max(table.c.id).label("id"))
+        (found,) = self.fetch(query, lambda row: int(row["id"] or 0))
+        return found
 
     def close(self) -> None:
         self._engine.dispose()
