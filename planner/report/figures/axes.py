@@ -64,8 +64,8 @@ def word(kind: str, x: float, y: float, text: str) -> str:
 
 
 def path(kind: str, data: str) -> str:
-    """Draw a path."""
-    return f'<path class="{kind}" d="{data}"/>'
+    """Draw a path; nothing where it has no points."""
+    return f'<path class="{kind}" d="{data}"/>' if data else ""
 
 
 def below(axis: Axis, top: float, bottom: float, title: str) -> str:

@@ -105,10 +105,10 @@ def _draw(
             bars += f"M{x:.1f} {low:.1f}V{high:.1f}"
             bars += "".join(f"M{x - 3:.1f} {end:.1f}h6" for end in (low, high))
     return (
-        (path("whisker", bars) if bars else "")
-        + (path(f"curve {style(number)}", line) if line else "")
-        + (path(f"marks {style(number)}", dots) if dots else "")
-        + (path("crosses", crosses) if crosses else "")
+        path("whisker", bars)
+        + path(f"curve {style(number)}", line)
+        + path(f"marks {style(number)}", dots)
+        + path("crosses", crosses)
     )
 
 

@@ -132,12 +132,12 @@ def line_plot(
             f"M{x_axis.at(x):.1f} {y_axis.at(low):.1f}V{y_axis.at(high):.1f}"
             for x, low, high in curve.spread
         )
-        parts.append(path("spread", spread) if spread else "")
+        parts.append(path("spread", spread))
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
         parts.append(path(f"curve {style(number)}", _line(places_of)))
         marked = places_of if len(points) <= _FEW else _lone(places_of)
         dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in marked if y is not None)
-        parts.append(path(f"marks {style(number)}", dots) if dots else "")
+        parts.append(path(f"marks {style(number)}", dots))
     return svg("".join(parts), bottom + _AXIS, title)
 
 
@@ -181,7 +181,7 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
         legend,
         below(x_axis, top, bottom, x_title),
         beside(y_axis, left, x_axis.end, y_title),
-        path("spread", spread) if spread else "",
+        path("spread", spread),
     ]
     steps, before = "", None
     for one in trials:
@@ -189,21 +189,21 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
             x, y = x_axis.at(one.x), y_axis.at(one.best)
             steps += f"M{x:.1f} {y:.1f}" if before is None else f"H{x:.1f}V{y:.1f}"
             before = one.best
-    parts.append(path("best", steps) if steps else "")
+    parts.append(path("best", steps))
     for kind, was_ended in (("dots slow", True), ("dots", False)):
         dots = "".join(
             f"M{x_axis.at(t.x):.1f} {y_axis.at(t.value):.1f}h0"
             for t in trials
             if t.value is not None and t.was_ended is was_ended
         )
-        parts.append(path(kind, dots) if dots else "")
+        parts.append(path(kind, dots))
     y = bottom - 8
     crosses = "".join(
         f"M{x_axis.at(t.x) - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"
         for t in trials
         if t.value is None
     )
-    parts.append(path("crosses", crosses) if crosses else "")
+    parts.append(path("crosses", crosses))
     return svg("".join(parts), bottom + _AXIS, title)
 
 
