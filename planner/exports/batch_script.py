@@ -12,7 +12,7 @@ from planner.plans.stored_plan import StoredPlan
 from planner.quantities import printable
 
 
-def batch_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
+def batch_script(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     """Give a script for ``sbatch``.
 
     With a script of one's own as its argument srun starts the processes of the plan, which find in

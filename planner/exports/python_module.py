@@ -22,7 +22,7 @@ for _setting, _value in ((-8, 1), (-1, 2**31 - 1), (-2, 64 << 20), (-4, 0)):
 """
 
 
-def python_module(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
+def python_module(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     """Give a short module that applies a plan in the process that imports it."""
     return "".join(f"{line}\n" for line in _lines(stored, stale_reasons))
 

@@ -12,7 +12,7 @@ from planner.plans.plain_commands import plain_environment, torchrun_command
 from planner.plans.stored_plan import StoredPlan
 
 
-def shell_script(stored: StoredPlan, stale_reasons: Sequence[str] = ()) -> str:
+def shell_script(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     """Give a script for ``sh`` that runs a script of one's own by torchrun."""
     plan = stored.plan
     lines = [

@@ -23,25 +23,18 @@ _GRACE_S = 0.4
 """For answers that are under way when the server ends."""
 
 
-def serve(
-    settings: ServiceSettings,
-    *,
-    on_address: Callable[[str], None],
-    bounds: Bounds | None = None,
-) -> None:
+def serve(settings: ServiceSettings, *, on_address: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
         settings: What, where and to whom.
         on_address: Told the address to open, once it can be: with a token for one use, and again
             with another one when that was used. With a token file the address has none.
-        bounds: Sizes and times, where others than usual are wanted.
 
     Raises:
         UsageError: It cannot listen there, or the token file holds none.
         RefusedError: Others may read the token file.
     """
-    bounds = bounds or Bounds()
     if settings.token_file is None and not is_loopback(settings.host):
         raise UsageError(
             f"--host {settings.host} and no --token-file: name one, because others can reach that "
@@ -49,7 +42,7 @@ def serve(
         )
     addresses = Addresses.of(settings.host, settings.public_urls)
     token = None if settings.token_file is None else read_token_file(settings.token_file)
-    credentials = Credentials(token)
+    credentials, bounds = Credentials(token), Bounds()
     with _listen(settings) as listener:
         port = listener.getsockname()[1]
         origin = _origin(settings, addresses, port)

@@ -16,6 +16,7 @@ MOST_EVENTS = 10_000
 """Older ones are removed: a reader that was away for longer reads everything anew."""
 
 _PRUNED_EVERY = 256
+_MOST_READ = 1000
 
 
 def record_event(
@@ -38,9 +39,9 @@ class EventLog:
         """Give the number of the newest event; 0 where there is none."""
         return self._database.newest_number(events)
 
-    def after(self, event_id: int, *, most: int = 1000) -> list[EventRecord]:
+    def after(self, event_id: int) -> list[EventRecord]:
         """Give the events after one, oldest first."""
-        query = select(events).where(events.c.id > event_id).order_by(events.c.id).limit(most)
+        query = select(events).where(events.c.id > event_id).order_by(events.c.id).limit(_MOST_READ)
         return self._database.fetch(
             query, lambda row: codec.convert(row, EventRecord, source="event")
         )
