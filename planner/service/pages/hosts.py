@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from planner.api import machines, names, together, trainings
 from planner.api.together import HostsTogether
 from planner.cluster.links import MeasuredLinks
+from planner.cluster.node_choice import NodeChoice
+from planner.jobs.making import NodePlan
 from planner.records.training_record import TrainingRecord
-from planner.report.figures.figure import Figure
 from planner.report.figures.hosts_figures import (
     gains_figure,
     launches_figure,
@@ -25,66 +26,52 @@ _PROBES = "ddlplan probe --hosts FILE"
 
 def show(request: PageRequest, context: Context) -> View:
     """Show what hosts reach together."""
-    db = context.db
     use_case, hosts = find_text(request, "use_case"), find_text(request, "hosts")
     global_batch = find_number(request, "global_batch")
     found = together.predict(
         use_case,
         hosts=None if hosts is None else hosts.split(","),
         global_batch=global_batch,
-        db=db,
+        db=context.db,
     )
-    launches = [] if found is None else _find_launches(found, context)
+    described = {} if found is None else _describe(found, context)
     return View(
         template="hosts.html",
         title="Hosts together",
-        values={
-            "found": found,
-            "lines": _lines(found),
-            "shares": [] if found is None or found.choice is None else _shares(found),
-            "stale": {} if found is None else _find_stale(found),
-            "figures": [] if found is None else _figures(found, launches),
-            "network_figure": None if found is None else sums_figure(found.network),
-            "networks": _distinct(machines.find_networks(db=db)),
-            "use_cases": names.find_use_cases(db=db),
-            "use_case": found.use_case if found else use_case,
-            "hosts": hosts,
-            "global_batch": global_batch,
-            "has_launches": bool(launches),
-            "most_links": _MOST_LINKS,
-        },
+        values={"found": found, "hosts": hosts, "global_batch": global_batch, **described},
         topics=["links", "plan", "machine", "training"],
     )
 
 
-def _lines(found: HostsTogether | None) -> list[str]:
-    if found is None or found.choice is None:
-        return []
-    return list(choice_lines(found.choice, _PROBES))
-
-
-def _shares(found: HostsTogether) -> Sequence[tuple[dict[str, str], float]]:
-    """Give each host's row, with its part of the global batch."""
-    assert found.choice is not None
-    chosen = found.choice.chosen
-    parts = dict(zip(chosen.hosts, chosen.batches, strict=True))
-    return [
-        ({**row}, parts.get(row["host"], 0) / chosen.global_batch)
-        for row in share_rows(found.plans, found.choice)
-    ]
-
-
-def _figures(found: HostsTogether, launches: Sequence[TrainingRecord]) -> list[Figure]:
-    choice = found.choice
+def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
+    choice, launches = found.choice, _find_launches(found, context)
     drawn = [launches_figure(launches)]
     if choice is not None:
         drawn = [subsets_figure(choice), gains_figure(choice), *drawn]
-    return [figure for figure in drawn if figure is not None]
+    return {
+        "lines": [] if choice is None else list(choice_lines(choice, _PROBES)),
+        "shares": [] if choice is None else _shares(found.plans, choice),
+        "stale": {one.host: one.reasons for one in found.plans if one.reasons},
+        "figures": [figure for figure in drawn if figure is not None],
+        "network_figure": sums_figure(found.network),
+        "networks": _distinct(machines.find_networks(db=context.db)),
+        "use_cases": names.find_use_cases(db=context.db),
+        "use_case": found.use_case,
+        "has_launches": bool(launches),
+        "most_links": _MOST_LINKS,
+    }
 
 
-def _find_stale(found: HostsTogether) -> dict[str, Sequence[str]]:
-    """Give why plans are stale, by host."""
-    return {one.host: one.reasons for one in found.plans if one.reasons}
+def _shares(
+    plans: Sequence[NodePlan], choice: NodeChoice
+) -> Sequence[tuple[dict[str, str], float]]:
+    """Give each host's row, with its part of the global batch."""
+    chosen = choice.chosen
+    parts = dict(zip(chosen.hosts, chosen.batches, strict=True))
+    return [
+        ({**row}, parts.get(row["host"], 0) / chosen.global_batch)
+        for row in share_rows(plans, choice)
+    ]
 
 
 def _find_launches(found: HostsTogether, context: Context) -> list[TrainingRecord]:
