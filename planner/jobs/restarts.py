@@ -98,18 +98,14 @@ def _request_from_checkpoint(
     except LaunchError as error:
         raise _combine_errors(accident, error) from error
     if not has_any and accident.checkpoint is not None:
-        raise _combine_errors(accident, _checkpoint_elsewhere(accident.checkpoint))
+        elsewhere = CheckpointError(
+            f"the checkpoint {accident.checkpoint} is not on this machine: launch from the first "
+            "host, or give --checkpoint a folder that both see, and go on with --resume"
+        )
+        raise _combine_errors(accident, elsewhere)
     whence = "from the last checkpoint" if has_any else "from the start"
     warn(f"{accident}: going on {whence}, {how_often}")
     return replace(request, resume=has_any)
-
-
-def _checkpoint_elsewhere(checkpoint: Path) -> CheckpointError:
-    """Say that there is a checkpoint to go on from, and not on this machine."""
-    return CheckpointError(
-        f"the checkpoint {checkpoint} is not on this machine: launch from the first host, or give "
-        "--checkpoint a folder that both see, and go on with --resume"
-    )
 
 
 def _combine_errors(accident: TrainingFailedError, obstacle: Exception) -> TrainingFailedError:

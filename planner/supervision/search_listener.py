@@ -60,9 +60,8 @@ class SearchListener:
         rate = result.throughput_samples_per_s()
         if is_best and rate is not None and not on_host:  # hosts have best plans of their own
             self._best = rate.median
-        key = result.plan
-        self._left.pop(key, None)
-        self._left[key] = ContenderStanding(
+        self._left.pop(result.plan, None)
+        self._left[result.plan] = ContenderStanding(
             plan=result.plan,
             throughput_samples_per_s=None if rate is None else rate.median,
             reason=result.reason or _NO_REASON,
@@ -70,7 +69,7 @@ class SearchListener:
 
     def _progress(self) -> SearchProgress:
         now, racing = time.monotonic(), {one.plan for one in self._racing}
-        left = [one for key, one in self._left.items() if key not in racing]
+        left = [one for plan, one in self._left.items() if plan not in racing]
         return SearchProgress(
             doing=self._doing,
             budget_s=self._budget_s,
