@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import replace
 
 from launch.reports import DataProgress, Described, EpochDone, Noted, Report, StepDone, Working
 from planner.records.progress import TrainingProgress
@@ -20,55 +21,46 @@ class TrainingListener:
     def __init__(self, job: OwnJob, then: Listener, *, epochs: int) -> None:
         self._job = job
         self._then = then
-        self._epochs = epochs
-        self._doing = ""
-        self._epoch = 1
-        self._steps = self._samples = 0
-        self._samples_in_epoch: int | None = None
-        self._is_generated = False
-        self._loss: float | None = None
+        self._progress = TrainingProgress(doing="", epochs=epochs)
         self._last: deque[tuple[int, float]] = deque(maxlen=_LAST_STEPS)
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
         self._then(report, host)
+        now = self._progress
         match report:
             case Working(what=what) | Noted(message=what):
-                self._doing = what
+                now = replace(now, doing=what)
             case DataProgress(what=what, done=done, total=total):
-                self._doing = f"{what} {done}/{total}"
+                now = replace(now, doing=f"{what} {done}/{total}")
             case Described(facts=facts):
-                self._doing, self._samples = "starting the workers", 0
-                self._samples_in_epoch = facts.train_samples
-                self._is_generated = facts.is_generated
+                now = replace(
+                    now,
+                    doing="starting the workers",
+                    samples=0,
+                    samples_in_epoch=facts.train_samples,
+                    is_generated=facts.is_generated,
+                )
             case StepDone():
-                self._step(report)
-            case EpochDone():
-                self._samples = 0
-                self._epoch = min(report.epoch + 1, self._epochs)
+                now = self._after_step(report)
+            case EpochDone(epoch=epoch):
+                now = replace(now, samples=0, epoch=min(epoch + 1, now.epochs))
             case _:
                 return
-        self._job.report(self._progress())
+        self._progress = now
+        self._job.report(now)
 
-    def _step(self, step: StepDone) -> None:
-        self._epoch, self._steps = step.epoch + 1, self._steps + 1
-        self._samples += step.samples
+    def _after_step(self, step: StepDone) -> TrainingProgress:
+        now = self._progress
+        samples = now.samples + step.samples
+        is_last = now.samples_in_epoch is not None and samples >= now.samples_in_epoch
         self._last.append((step.samples, step.time_s))
-        self._loss = step.loss if math.isfinite(step.loss) else None
-        is_last = self._samples_in_epoch is not None and self._samples >= self._samples_in_epoch
-        self._doing = "validating" if is_last else "training"
-
-    def _progress(self) -> TrainingProgress:
-        samples, time_s = (
-            (sum(part) for part in zip(*self._last, strict=True)) if self._last else (0, 0.0)
-        )
-        return TrainingProgress(
-            doing=self._doing,
-            epochs=self._epochs,
-            epoch=self._epoch,
-            steps=self._steps,
-            samples=self._samples,
-            samples_in_epoch=self._samples_in_epoch,
-            loss=self._loss,
-            throughput_samples_per_s=samples / time_s if time_s else None,
-            is_generated=self._is_generated,
+        last_samples, last_s = (sum(part) for part in zip(*self._last, strict=True))
+        return replace(
+            now,
+            doing="validating" if is_last else "training",
+            epoch=step.epoch + 1,
+            steps=now.steps + 1,
+            samples=samples,
+            loss=step.loss if math.isfinite(step.loss) else None,
+            throughput_samples_per_s=last_samples / last_s if last_s else None,
         )
