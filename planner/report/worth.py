@@ -52,22 +52,15 @@ _VARIATIONS = (
 
 def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
     """Give tables of all that is known, with an empty line before each."""
-    found = [
-        render_table([part_row(part, worth) for part in worth.step_parts], _PARTS, terminal)
-        if worth.step_parts
-        else "",
-        render_table([baseline_row(one) for one in worth.baselines], _BASELINES, terminal)
-        if worth.baselines
-        else "",
-        render_table([variation_row(one) for one in known_variations(worth)], _VARIATIONS, terminal)
-        if known_variations(worth)
-        else "",
-        render_table([batch_row(one) for one in worth.batches.choices], _BATCHES, terminal)
-        if worth.batches
-        else "",
-        render_facts(worth_facts(worth), terminal),
-    ]
-    return "".join(f"\n{text}" for text in found if text)
+    batches = () if worth.batches is None else worth.batches.choices
+    tables = (
+        ([part_row(part, worth) for part in worth.step_parts], _PARTS),
+        ([baseline_row(one) for one in worth.baselines], _BASELINES),
+        ([variation_row(one) for one in known_variations(worth)], _VARIATIONS),
+        ([batch_row(one) for one in batches], _BATCHES),
+    )
+    found = [render_table(rows, columns, terminal) for rows, columns in tables if rows]
+    return "".join(f"\n{text}" for text in (*found, render_facts(worth_facts(worth), terminal)))
 
 
 def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
