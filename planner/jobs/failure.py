@@ -30,14 +30,11 @@ def find_root_cause(
 ) -> JobFailed | None:
     """Find the failure that the others followed from; ``None`` where none was seen.
 
+    Failures are in the order in which ranks reported them; hosts are by rank.
+
     A node's own worker failure counts first: the end of another node does not end its workers. A
     rank that dies reports nothing, but its daemon does. That a node is missed is a consequence
     where one of these is known.
-
-    Args:
-        failures: Reported by the ranks, in that order.
-        log: What mpirun wrote to stderr.
-        hosts: By rank.
     """
     if own := [failure for failure in failures if not failure.is_consequence]:
         return own[0]

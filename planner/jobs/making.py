@@ -176,15 +176,9 @@ def find_plans(
     remedy: str,
     known_as: str | None = None,
 ) -> list[NodePlan]:
-    """Give the plan of every host, as `find_plan` does for one.
+    """Give the plan of every host, as `find_plan` does for one, with the same arguments.
 
-    Args:
-        store: Where plans are.
-        request: What the user wants launched.
-        nodes: Hardware by the name that the host file has, in the order of the ranks.
-        software: Versions that would run the plans, the same on every host.
-        remedy: Command that finds plans where there are none.
-        known_as: As in `find_plan`.
+    ``nodes`` are by the name that the host file has, in the order of the ranks.
 
     Raises:
         NoPlanError: None is stored for some of them; the message names them all.

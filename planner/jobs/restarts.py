@@ -32,15 +32,10 @@ def run_with_restarts(
 ) -> T:
     """Train; go on from the last checkpoint after an accident, on the hosts that still answer.
 
+    ``attempt`` trains on the hosts that it is given, or on the user's own where it gets none.
+
     An error of the user's own code would only come again, so it is none. Where hosts fail their
     checks, that is tried again too.
-
-    Args:
-        request: What the user wants.
-        attempt: Trains on these hosts; on the user's own where there are none.
-        find_hosts: Gives the hosts that can train now.
-        warn: Takes what the user should hear.
-        pause: Waits for so many seconds.
 
     Raises:
         UsageError: There would be nothing to go on from.

@@ -45,13 +45,8 @@ def find_world_fault(
 ) -> str | None:
     """Run the smallest job there is; explain what is wrong with it, ``None`` where nothing is.
 
-    Args:
-        checked: What the checks of the hosts showed.
-        access: How the hosts are reached.
-        listener: Receives what is going on.
-        cancellation: Ends the job.
-        names: Hosts that will take part, by rank; all good ones where left out.
-        limit_s: Seconds until the ranks must have reported, and from then on have ended.
+    ``names`` are the hosts that will take part, by rank; all good ones where left out.
+    The ranks have ``limit_s`` to report, and as long from then on to end.
     """
     listener(Working(what="starting an MPI rank on each host"))
     names = names or [host.name for host in checked.ranked]

@@ -150,15 +150,8 @@ class JobStore:
     ) -> bool:
         """Mark a job as over; false where it was in no such state, which then stays.
 
-        Args:
-            job_id: Which.
-            state: How it ended.
-            exit_code: Of its command.
-            error: Why it failed.
-            ended_at: Now where left out.
-            from_states: Those in which it may be.
-            judged: What was read of it and is over: another process may have it since, which goes
-                on, and then nothing changes.
+        ``judged`` is what was read of it and is over: another process may have it since, which
+        goes on, and then nothing changes.
         """
         return self._change(
             job_id,

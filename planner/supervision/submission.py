@@ -26,12 +26,7 @@ def submit(
 ) -> JobRecord:
     """Store a job and start its supervisor; both outlive this process.
 
-    Args:
-        store: Opened from ``db``.
-        db: Database, as the command is to be told.
-        kind: Command.
-        request: Its options: `planner.supervision.options`.
-        jobs: Folder of jobs; the command runs in the folder that holds it.
+    The command runs in the folder that holds that of the jobs.
 
     Raises:
         UsageError: An option is none that a job can have.

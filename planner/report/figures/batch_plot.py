@@ -47,15 +47,9 @@ def batch_plot(
     reference: tuple[str, float] | None = None,
     first_colour: int = 0,
 ) -> str:
-    """Draw values over batches, each batch a tick, with 95 % intervals as bars.
+    """Draw values over batches, each batch a tick, with 95 % intervals as bars; see `line_plot`.
 
-    Args:
-        curves: With at least one value in all.
-        title: For those who do not see it.
-        y_title: What the axis beside shows, with its unit.
-        from_zero: Whether the axis beside begins at 0.
-        reference: A level to hold them against, with its name.
-        first_colour: Of the first curve, so that a setting has the same one in all plots.
+    With a ``first_colour`` a setting has the same one in all plots.
     """
     shown = list(enumerate(curves, first_colour))
     known = [p for _, curve in shown for p in curve.points if p.value is not None]

@@ -133,12 +133,9 @@ def bring_up_to_date(
     create: bool,
     steps: Sequence[Step] = STEPS,
 ) -> None:
-    """Create the tables, or migrate them to the present version.
+    """Create the tables where that is allowed, or migrate them to the present version.
 
-    Args:
-        database: An open database, perhaps without any table.
-        create: Whether to create the tables where there are none.
-        steps: Migrations; the n-th leads to version n + 1.
+    The n-th step leads to version n + 1.
 
     Raises:
         NoDatabaseError: There are no tables, and ``create`` is false.
