@@ -46,7 +46,8 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     yield f"BATCH = {_batch(plan)}"
     yield f"MICRO_BATCHES, LOADER_WORKERS = {plan.micro_batches}, {plan.loader_workers}"
     yield f"OPTIMIZER = {'dict(fused=True)' if plan.fused_optimizer else 'dict()'}"
-    yield f"MEMORY_FORMAT = torch.{_memory_format(plan)}"
+    is_last = plan.memory_format == "channels_last"
+    yield f"MEMORY_FORMAT = torch.{'channels_last' if is_last else 'contiguous_format'}"
     yield f"DEVICE = torch.device({_device(plan)})"
     yield "pin(LOCAL_RANK, PROCESSES, THREADS)"
     yield "torch.set_num_threads(THREADS)"
@@ -78,10 +79,6 @@ def _batch(plan: Plan) -> str:
     parts = min(plan.processes, plan.replicas)
     batch, rest = divmod(plan.node_batch, parts)
     return f"{batch} + (LOCAL_RANK * {parts} // PROCESSES < {rest})" if rest else str(batch)
-
-
-def _memory_format(plan: Plan) -> str:
-    return "channels_last" if plan.memory_format == "channels_last" else "contiguous_format"
 
 
 def _device(plan: Plan) -> str:

@@ -46,7 +46,10 @@ class WorkerSweep:
     def target(self) -> float | None:
         """Test accuracy to reach; ``None`` where not even the lowest one was."""
         reached = [best_accuracy(point.epochs) for point in self.sweep.points if point.last_epoch]
-        return _highest_target(reached)
+        for least in (min(reached, default=0.0), max(reached, default=0.0)):
+            if (found := next((t for t in TARGETS if t <= least), None)) is not None:
+                return found
+        return None
 
     def rows(self) -> Iterator[Mapping[str, Cell]]:
         """Give a row for each number of workers."""
@@ -121,14 +124,6 @@ class WorkerSweep:
             return "too few turns counted"
         epochs = len(one.point.epochs)
         return f"{100 * best:.0f} % after {epochs} epochs, and {100 * target:g} % is to be reached"
-
-
-def _highest_target(reached: Sequence[float]) -> float | None:
-    """Give the highest accuracy to reach for those who have come so far."""
-    for least in (min(reached, default=0.0), max(reached, default=0.0)):
-        if (found := next((t for t in TARGETS if t <= least), None)) is not None:
-            return found
-    return None
 
 
 def time_to_accuracy(epochs: Sequence[EpochDone], target: float) -> float | None:

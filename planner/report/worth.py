@@ -114,7 +114,7 @@ def _describe_runner_up(runner_up: RunnerUp) -> str:
     if is_unreliable(lead):
         return f"{plan}; the stored plan is {word}, by how much is not known{how}"
     return (
-        f"{plan}; the stored plan is {_percent(abs(lead.median - 1))} "
+        f"{plan}; the stored plan is {100 * abs(lead.median - 1):.1f} % "
         f"{word} ({_change_range(lead)}), {_certainty(sure)} sure{how}"
     )
 
@@ -237,10 +237,6 @@ def format_seconds(time_s: float) -> str:
         if time_s >= size:
             return f"{time_s / size:.3g} {unit}"
     return f"{time_s / 1e-6:.3g} us"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.1f} %"
 
 
 def _certainty(probability: float) -> str:

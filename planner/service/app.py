@@ -61,8 +61,10 @@ def make_service(
     streams = EventStreams(changes.Follower(settings.db), threads, bounds)
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)
     entrance = Entrance(credentials, wrong_tokens, cookie=cookie, on_used=on_used)
+    cores = _PART_FOR_REFRESHES * read_cpu().usable_cores
+    shared = SharedAnswers(threads, lambda: streams.last_change_s, cores=cores)
     routes = (
-        *_page_routes(settings, _share_answers(threads, streams)),
+        *_page_routes(settings, shared),
         *download_routes(settings.db, threads),
         GuardedRoute("/static/{name}", Answering(_give_asset, None)),
         GuardedRoute(
@@ -88,11 +90,6 @@ def make_service(
         wrong_tokens=wrong_tokens,
     )
     return Service(app=guard, routes=routes, streams=streams)
-
-
-def _share_answers(threads: WorkerThreads, streams: EventStreams) -> SharedAnswers:
-    cores = _PART_FOR_REFRESHES * read_cpu().usable_cores
-    return SharedAnswers(threads, lambda: streams.last_change_s, cores=cores)
 
 
 def _page_routes(settings: ServiceSettings, shared: SharedAnswers) -> list[GuardedRoute]:

@@ -158,14 +158,13 @@ class EventStreams:
         newest = self._newest or 0
         if place == newest:
             return "", place
+        events: Sequence[EventRecord] = ()  # beyond the newest: of a database that was replaced
         if place < newest and self._kept and self._kept[0].id <= place + 1:
-            events: Sequence[EventRecord] = [one for one in self._kept if one.id > place]
+            events = [one for one in self._kept if one.id > place]
         elif place < newest:
             batch = await self._read_log(place)
-            if not batch.is_whole or not batch.events:
-                return _reset(newest), newest
-            events = batch.events
-        else:  # of another database, or of one that was replaced
+            events = batch.events if batch.is_whole else ()
+        if not events:
             return _reset(newest), newest
         return "".join(map(_change, events)), events[-1].id
 

@@ -23,7 +23,7 @@ def report_files(
     if "html" in formats:
         found["report.html"] = report_page(sections, made_at)
     if "md" in formats:
-        found["report.md"] = _markdown(sections, made_at)
+        found["report.md"] = "\n".join(_lines(sections, made_at)) + "\n"
         found |= _pictures(sections)
     if "csv" in formats:
         for section in sections:
@@ -52,10 +52,6 @@ def _pictures(sections: Sequence[PaperSection]) -> dict[str, str]:
         for plot in section.plots
         if (figures := paper_figures(plot))
     }
-
-
-def _markdown(sections: Sequence[PaperSection], made_at: datetime) -> str:
-    return "\n".join(_lines(sections, made_at)) + "\n"
 
 
 def _lines(sections: Sequence[PaperSection], made_at: datetime) -> Iterator[str]:

@@ -94,7 +94,7 @@ def sweep_facts(sweep: StoredSweep) -> list[tuple[str, str]]:
     facts = [
         ("sweep", str(record.id)),
         ("use case", record.use_case),
-        ("data", _data_text(record)),
+        ("data", GENERATED if record.is_generated else record.data or "the use case's own"),
         ("samples", f"{record.train_samples} for training, {record.test_samples} for the test"),
         ("seed", str(record.seed)),
         ("epochs", str(record.epochs)),
@@ -130,12 +130,6 @@ def record_json(record: SweepRecord) -> dict[str, Any]:
     """Give a sweep without its points as plain values for JSON."""
     values: dict[str, Any] = codec.to_builtins(record)
     return {**values, "created_at": iso_utc(record.created_at), "size": record.size}
-
-
-def _data_text(record: SweepRecord) -> str:
-    if record.is_generated:
-        return GENERATED
-    return record.data or "the use case's own"
 
 
 def _sweep_row(record: SweepRecord) -> Row:

@@ -134,7 +134,8 @@ class Endpoint:
         next_page = None
         if found.next_before is not None:
             given = {p.name: values[p.name] for p in self.parameters if values[p.name] is not None}
-            next_page = _address(call.path, {**given, "before": found.next_before})
+            query = urlencode({**given, "before": found.next_before})
+            next_page = f"{call.path}?{query}"
         body = data_document(
             self.command,
             found.data,
@@ -189,7 +190,3 @@ def refuse(error: Exception) -> RequestError:
             return RequestError(503, message, code=code, kind=kind)
     status = next((_STATUS[base] for base in type(error).__mro__ if base in _STATUS), 400)
     return RequestError(status, str(error), code=code, kind=kind)
-
-
-def _address(path: str, query: Mapping[str, Any]) -> str:
-    return f"{path}?{urlencode(query)}"
