@@ -57,7 +57,9 @@ class MnistBatches(Paper):
             "samples, after one training each; losses have no interval: their mean is stored, "
             "not its spread.",
         ]
-        for sweep in _latest(held):
+        for case in _CASES:
+            if (sweep := _sweep_of(held, case)) is None:
+                continue
             record = sweep.record
             notes.append(held.describe_sweep(record))
             if others := len(held.swept(record.use_case)) - 1:
@@ -97,12 +99,6 @@ class MnistBatches(Paper):
             if set(_BATCHES) <= set(sweep.record.batches)
         ]
         return [] if mine else [WantedSweep(use_case=_MEASURED, batches=_BATCHES)]
-
-
-def _latest(held: StoredEvidence) -> Iterator[StoredSweep]:
-    for case in _CASES:
-        if (sweep := _sweep_of(held, case)) is not None:
-            yield sweep
 
 
 def _sweep_of(held: StoredEvidence, case: str) -> StoredSweep | None:

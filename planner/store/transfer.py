@@ -108,10 +108,5 @@ def _rows(connection: Connection, table: Table) -> Iterator[dict[str, Any]]:
 
 
 def _canonical(row: dict[str, Any]) -> bytes:
-    text = json.dumps(row, sort_keys=True, separators=(",", ":"), default=_time_text)
+    text = json.dumps(row, sort_keys=True, separators=(",", ":"), default=datetime.isoformat)
     return text.encode() + b"\n"
-
-
-def _time_text(value: object) -> str:
-    assert isinstance(value, datetime)  # all else in a row is plain
-    return value.isoformat()

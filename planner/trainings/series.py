@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from launch.reports import HostUsed
 from planner.records.usage_record import GpuUsage, HostUsage, UsageCurve
-from probes.sampling.gpus import GpuUse
 
 MOST_POINTS = 600
 """Of a series: each is a second in the first ten minutes, a minute after ten hours. In JSON that
@@ -96,17 +95,19 @@ class UsageSeries:
         )
 
     def _halve(self) -> None:
-        pairs = zip(self._points[::2], self._points[1::2], strict=True)
-        self._points = [_joined(pair) for pair in pairs]
+        for first, second in zip(self._points[::2], self._points[1::2], strict=True):
+            first.add(second.time_s, second.samples, second.amounts)
+        self._points = self._points[::2]
         self._samples_of_point *= 2
 
     def _amounts(self, used: HostUsed) -> Iterator[tuple[str, _Amount]]:
         use = used.use
-        for name in _QUANTITIES:
-            if (value := getattr(use, name)) is not None:
-                yield name, _Amount(value * use.elapsed_s, use.elapsed_s, value)
+        values = {name: getattr(use, name) for name in _QUANTITIES}
         for gpu in use.gpus:
-            yield from _gpu_amounts(gpu, use.elapsed_s)
+            values |= {f"{gpu.uuid} {name}": getattr(gpu, name) for name in _GPU_QUANTITIES}
+        for name, value in values.items():
+            if value is not None:
+                yield name, _Amount(value * use.elapsed_s, use.elapsed_s, value)
         steps = used.steps
         if not steps.steps or not steps.time_s:
             return
@@ -130,18 +131,6 @@ class UsageSeries:
             mean=tuple(None if amount is None else _short(amount.mean) for amount in amounts),
             maximum=tuple(None if amount is None else _short(amount.maximum) for amount in amounts),
         )
-
-
-def _joined(pair: tuple[_Point, _Point]) -> _Point:
-    first, second = pair
-    first.add(second.time_s, second.samples, second.amounts)
-    return first
-
-
-def _gpu_amounts(gpu: GpuUse, elapsed_s: float) -> Iterator[tuple[str, _Amount]]:
-    for name in _GPU_QUANTITIES:
-        if (value := getattr(gpu, name)) is not None:
-            yield f"{gpu.uuid} {name}", _Amount(value * elapsed_s, elapsed_s, value)
 
 
 def _share(part_s: float, whole_s: float) -> _Amount:
