@@ -28,14 +28,9 @@ _STYLES = {
     JobState.INTERRUPTED: "red",
 }
 
-
-def _state_style(state: str) -> str:
-    return _STYLES.get(JobState(state), "")
-
-
 _COLUMNS = (
     Column(key="id", title="ID", right=True),
-    Column(key="state", title="STATE", style=_state_style),
+    Column(key="state", title="STATE", style=lambda state: _STYLES.get(JobState(state), "")),
     Column(key="machine", title="MACHINE", may_drop=True, may_cut=True),
     Column(key="user", title="USER", may_drop=True, may_cut=True),
     Column(key="begun", title="BEGUN"),

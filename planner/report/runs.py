@@ -24,16 +24,11 @@ _STYLES = {
     TrainingStatus.RUNNING: "bold",
 }
 
-
-def _state_style(state: str) -> str:
-    return _STYLES.get(TrainingStatus(state), "")
-
-
 _RUNS = (
     Column(key="id", title="ID", right=True),
     Column(key="use_case", title="USE CASE", may_cut=True, cuts_start=True),
     Column(key="data", title="DATA"),
-    Column(key="state", title="STATE", style=_state_style),
+    Column(key="state", title="STATE", style=lambda state: _STYLES.get(TrainingStatus(state), "")),
     Column(key="epochs", title="EPOCHS", right=True),
     Column(key="loss", title="LOSS", right=True),
     Column(key="validation", title="VALIDATION", right=True, may_drop=True),

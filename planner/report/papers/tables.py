@@ -58,7 +58,9 @@ def paper_table_markdown(table: PaperTable) -> str:
         _markdown_row([column.title for column in used]),
         _markdown_row(["---:" if column.is_number else "---" for column in used]),
     ]
-    lines += [_markdown_row([_text(row, column) for column in used]) for row in table.rows]
+    lines += [
+        _markdown_row([row.get(column.key, EMPTY).text for column in used]) for row in table.rows
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -131,10 +133,6 @@ def _values_of(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> str:
 
 def _short(cell: Cell) -> str:
     return _MISSING if cell.missing is not None else cell.text
-
-
-def _text(row: Mapping[str, Cell], column: TableColumn) -> str:
-    return row.get(column.key, EMPTY).text
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
