@@ -6,7 +6,6 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from rich.console import Group, RenderableType
@@ -101,12 +100,7 @@ class LiveDisplay:
             self._logged_s = self._clock()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
 from launch.reports import Described, EpochDone, Report, Warned
 from launch.system.durable_files import create_private, explain_os_error
@@ -63,12 +62,7 @@ class EventFile:
         self._write(file_version="brain.Event:2")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
 
