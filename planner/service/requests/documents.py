@@ -49,7 +49,6 @@ _KINDS = {
     405: "method",
     408: "timeout",
     409: "conflict",
-    411: "length",
     413: "too_large",
     414: "url_too_long",
     415: "content_type",
