@@ -258,9 +258,7 @@ def mean_use(usage: Mapping[str, HostUsage]) -> dict[str, str]:
     used = [use for use in usage.values() if use.time_s]
     facts: dict[str, str] = {}
     for name, quantity, text in _SUMMED_USE:
-        curves = [getattr(use, quantity) for use in used]
-        values = [_mean(use, curve) for use, curve in zip(used, curves, strict=True)]
-        means = [mean for mean in values if mean is not None]
+        means = [v for use in used if (v := _mean(use, getattr(use, quantity))) is not None]
         if used and len(means) == len(used):
             facts[name] = text(sum(means))
     for name, quantity, text in _MOST_USE:
