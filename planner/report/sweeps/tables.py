@@ -154,7 +154,7 @@ def _point_row(sweep: StoredSweep, one: PointFigures) -> Row:
         "batch": str(point.batch),
         "setting": sweep.record.settings[point.setting].label,
         "epoch_s": _epoch_text(one),
-        "speedup": "" if one.speedup is None else format_interval(one.speedup),
+        "speedup": format_interval(one.speedup),
         "accuracy": "" if one.accuracy is None else percent(one.accuracy),
         "loss": "" if one.loss is None else f"{one.loss:.4g}",
         "reason": f"{outcome}: {point.reason}" if failed else "",
