@@ -3,6 +3,10 @@
 Messages move only while MPI is called, and MPI has no call that sleeps until there is something to
 move. But its connections are sockets of this process, and the kernel reports when one of them can
 be read, or written to again: until then a poll of MPI would find nothing.
+
+Open MPI tells of a message that it reads to its end in one call only in the next call. So its
+sockets can be empty while a message waits in its memory: the sleep begins after a poll before which
+they were empty already.
 """
 
 from __future__ import annotations
@@ -44,11 +48,14 @@ class SocketWait:
         self._connections: frozenset[int] = frozenset()
         self._woken = _WakeReason.WORKER
         self._missed = 0
+        self._was_quiet = False
+        """Whether no socket was ready before the last poll, so that it has read nothing."""
 
     def record(self, *, has_progressed: bool) -> None:
         """Record whether a poll of MPI found progress; the first one after a sleep counts."""
         if not has_progressed:
             return
+        self._was_quiet = False
         # Progress after a worker's wake-up may be the worker's: it says nothing about sockets.
         woken, self._woken = self._woken, _WakeReason.WORKER
         if woken is _WakeReason.CONNECTION:
@@ -65,18 +72,27 @@ class SocketWait:
             min_s: What arrives meanwhile is read at once, which costs less than a wake-up for each
                 packet. A worker ends the sleep earlier.
         """
+        may_block, self._was_quiet = self._was_quiet, False
         if select.select([self._wakeup], [], [], min_s)[0]:
             self._woken = _WakeReason.WORKER
+        elif self._connections:
+            self._poll_connections(may_block=may_block)
         else:
-            self._woken = self._poll_connections() if self._connections else _WakeReason.TIMEOUT
+            self._woken = _WakeReason.TIMEOUT
         with suppress(BlockingIOError):
             os.eventfd_read(self._wakeup)
 
-    def _poll_connections(self) -> _WakeReason:
-        ready = {descriptor for descriptor, _ in self._poll(_MAX_WAIT_S)}
+    def _poll_connections(self, *, may_block: bool) -> None:
+        limit_s = _MAX_WAIT_S if may_block else 0.0
+        ready = {descriptor for descriptor, _ in self._poll(limit_s)}
+        self._was_quiet = not ready
         if ready - {self._wakeup}:
-            return _WakeReason.CONNECTION
-        return _WakeReason.WORKER if ready else _WakeReason.TIMEOUT
+            self._woken = _WakeReason.CONNECTION
+        elif ready:
+            self._woken = _WakeReason.WORKER
+        elif may_block:
+            self._woken = _WakeReason.TIMEOUT
+        # Else progress is what the poll before has read, after what had woken that one.
 
     def _poll(self, limit_s: float) -> list[tuple[int, int]]:
         """Wait until a socket can be read, or written to where it was full."""

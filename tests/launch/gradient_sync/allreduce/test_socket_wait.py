@@ -38,6 +38,7 @@ def waiting(wakeup, pair, monkeypatch):
     found = SocketWait(wakeup)
     found.sleep(0.0)
     found.record(has_progressed=True)  # nobody has told of that: it looks who could have
+    found.sleep(0.0)  # no longer than until a poll that reads nothing
     return found
 
 
@@ -58,6 +59,18 @@ def test_what_arrives_ends_the_sleep(waiting, pair):
     waiting.sleep(0.0)
     timer.join()
     assert pair[0].recv(100) == b"a part"
+
+
+def test_message_that_ended_while_it_was_read_is_polled_for_before_a_sleep(waiting, pair, wakeup):
+    """Small steps waited up to 50 ms for what MPI had read, and told of in its next call."""
+    pair[1].send(b"the last part")
+    waiting.sleep(0.0)
+    pair[0].recv(100)  # by a poll of MPI, which has not told of it
+    would_end_it = threading.Timer(2.0, lambda: os.eventfd_write(wakeup, 1))
+    would_end_it.start()
+    waiting.sleep(0.0)
+    assert would_end_it.is_alive()
+    would_end_it.cancel()
 
 
 def test_room_to_write_ends_the_sleep_only_where_there_was_none(waiting, pair):
@@ -97,9 +110,11 @@ def test_connections_that_tell_of_nothing_are_not_waited_for_any_more(wakeup, sc
         found.sleep(0.0)  # a worker's word is none of theirs
         found.record(has_progressed=True)
         found.sleep(0.0)
+        found.sleep(0.0)
         found.record(has_progressed=True)
     assert len(scans) == arrivals._MAX_MISSED - 1
     monkeypatch.setattr(arrivals, "_MAX_WAIT_S", LONG_S)
+    found.sleep(0.0)
     found.sleep(0.0)  # would else last a minute
 
 
