@@ -73,18 +73,19 @@ class SocketWait:
                 packet. A worker ends the sleep earlier.
         """
         may_block, self._was_quiet = self._was_quiet, False
+        full = self._find_full()  # before the pause, after which MPI may have more for them
         if select.select([self._wakeup], [], [], min_s)[0]:
             self._woken = _WakeReason.WORKER
         elif self._connections:
-            self._poll_connections(may_block=may_block)
+            self._poll_connections(full, may_block=may_block)
         else:
             self._woken = _WakeReason.TIMEOUT
         with suppress(BlockingIOError):
             os.eventfd_read(self._wakeup)
 
-    def _poll_connections(self, *, may_block: bool) -> None:
+    def _poll_connections(self, full: frozenset[int], *, may_block: bool) -> None:
         limit_s = _MAX_WAIT_S if may_block else 0.0
-        ready = {descriptor for descriptor, _ in self._poll(limit_s)}
+        ready = {descriptor for descriptor, _ in self._poll(full, limit_s)}
         self._was_quiet = not ready
         if ready - {self._wakeup}:
             self._woken = _WakeReason.CONNECTION
@@ -94,16 +95,19 @@ class SocketWait:
             self._woken = _WakeReason.TIMEOUT
         # Else progress is what the poll before has read, after what had woken that one.
 
-    def _poll(self, limit_s: float) -> list[tuple[int, int]]:
-        """Wait until a socket can be read, or written to where it was full."""
-        out = select.poll()
+    def _find_full(self) -> frozenset[int]:
+        """Find the sockets that cannot be written to."""
+        poll = select.poll()
         for connection in self._connections:
-            out.register(connection, select.POLLOUT)
-        free = {connection for connection, _ in out.poll(0)}
+            poll.register(connection, select.POLLOUT)
+        return self._connections - {connection for connection, _ in poll.poll(0)}
+
+    def _poll(self, full: frozenset[int], limit_s: float) -> list[tuple[int, int]]:
+        """Wait until a socket can be read, or written to where it was full."""
         poll = select.poll()
         poll.register(self._wakeup, select.POLLIN)
         for connection in self._connections:
-            is_full = connection not in free
+            is_full = connection in full
             poll.register(connection, select.POLLIN | (select.POLLOUT if is_full else 0))
         return poll.poll(1000 * limit_s)
 

@@ -84,6 +84,21 @@ def test_room_to_write_ends_the_sleep_only_where_there_was_none(waiting, pair):
     timer.join()
 
 
+def test_room_that_comes_in_the_pause_ends_the_sleep(waiting, pair, wakeup):
+    """What MPI had left to send lay there for up to 50 ms where no other host sent anything."""
+    ours, theirs = pair
+    with suppress(BlockingIOError):
+        while ours.send(bytes(65536)):
+            pass
+    timer = soon(lambda: drain(theirs))
+    would_end_it = threading.Timer(2.0, lambda: os.eventfd_write(wakeup, 1))
+    would_end_it.start()
+    waiting.sleep(0.2)
+    assert would_end_it.is_alive()
+    would_end_it.cancel()
+    timer.join()
+
+
 def test_worker_ends_the_sleep(waiting, wakeup):
     timer = soon(lambda: os.eventfd_write(wakeup, 1))
     waiting.sleep(0.0)
