@@ -17,6 +17,9 @@ from launch.gradient_sync.node_channel.shared_state import SharedStepState
 class Agreement:
     """Agreement on one step, in flight between all ranks. Collective: each rank makes one a step.
 
+    Every rank sends all others one message: what it says waits behind the gradients on the same
+    connections, and the workers wait for it.
+
     Args:
         comm: Of the ranks.
         state: Of this node: read for its workers, written for all nodes.
@@ -28,23 +31,22 @@ class Agreement:
         self, comm: MPI.Comm, state: SharedStepState, computed_s: float, control_flags: int
     ) -> None:
         self._state = state
-        self._kinds = state.kinds.max(0)
-        self._highest = np.empty_like(self._kinds)
         is_full = state.is_full.min()
         loss, weight = state.losses.sum(), state.weights.sum()
         noise = state.noise.sum(0)
-        self._own_values = np.array([loss, weight, computed_s, control_flags, is_full, *noise])
-        self._all_values: NDArray[Any] = np.empty((comm.size, len(self._own_values)))
-        self._requests = [
-            comm.Iallreduce(self._kinds, self._highest, MPI.MAX),
-            comm.Iallgather(self._own_values, self._all_values),
-        ]
+        values = np.array([loss, weight, computed_s, control_flags, is_full, *noise])
+        self._own = np.concatenate([values.view(np.uint8), state.kinds.max(0)])
+        self._all = np.empty((comm.size, self._own.size), np.uint8)
+        self._all_values: NDArray[Any] = np.empty((comm.size, values.size))
+        self._request = comm.Iallgather(self._own, self._all)
 
     def is_done(self) -> bool:
         """Poll without waiting; once all ranks have sent, write the results into the state."""
-        if not MPI.Request.Testall(self._requests):
+        if not self._request.Test():
             return False
-        self._state.global_kinds[:] = self._highest
+        values, kinds = np.split(self._all, [self._all_values[0].nbytes], axis=1)
+        self._all_values.view(np.uint8)[:] = values
+        self._state.global_kinds[:] = kinds.max(0)
         # In the order of the ranks: the same on each of them, to the last bit.
         self._state.global_loss[:] = self._all_values[:, :2].sum(0)
         self._state.global_noise[:] = self._all_values[:, 5:].sum(0)
