@@ -153,6 +153,9 @@ class AllReduceServer(StepServer):
             memory[layout.state_offset :], layout.participants, layout.parameters
         )
         self._state.owners[:] = [replicas[0].participant for replicas in gradients]
+        for number, bucket in enumerate(self._buckets, start=1):
+            if len(bucket.parameters) > 1:
+                self._state.buckets[list(bucket.parameters)] = number
 
     def _reply(self, request: WorkerRequest, argument: int) -> None:
         # After a step the workers continue, perhaps until they need what is still being summed.

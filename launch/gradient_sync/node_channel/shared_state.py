@@ -37,6 +37,8 @@ class SharedStepState:
             where the workers read it.
         owners: int64 of shape ``(parameters,)``: participant in whose gradient the sum is left.
             Zero before the rank knows where all gradients are.
+        buckets: int64 of shape ``(parameters,)``: number of the bucket in which it is sent together
+            with other parameters, from 1. Zero where it is alone, or before the rank knows.
         losses: float64 of shape ``(participants,)``: part of the loss.
         weights: float64 of shape ``(participants,)``: weight of that part, where parts have one.
         waits_for_node: uint8 of shape ``(participants,)``: 1 while a participant has done its
@@ -59,7 +61,7 @@ class SharedStepState:
             memory[start : start + _size(shape)].view(shape[0]).reshape(shape[1])
             for shape, start in zip(shapes, starts, strict=False)
         ]
-        self.ready, self.done, self.summed, self.owners, *parts = parts
+        self.ready, self.done, self.summed, self.owners, self.buckets, *parts = parts
         self.losses, self.weights, self.waited_s, self.global_loss, *parts = parts
         self.noise, self.global_noise, *parts = parts
         self.kinds, self.global_kinds, self.waits_for_node, self.is_full = parts
@@ -78,6 +80,7 @@ def _shapes(participants: int, parameters: int) -> list[_Shape]:
     return [
         (np.int64, (participants, parameters)),
         (np.int64, (participants,)),
+        (np.int64, (parameters,)),
         (np.int64, (parameters,)),
         (np.int64, (parameters,)),
         (np.float64, (participants,)),

@@ -7,6 +7,7 @@ fences are.
 from __future__ import annotations
 
 import os
+import select
 import threading
 
 import numpy as np
@@ -84,6 +85,31 @@ def test_gradient_is_written_before_its_flag_and_summed_ones_are_read_after_thei
     state.summed[0] = 1
     assert reducer.find_summed().tolist() == [True]
     assert len(seen) == 3
+
+
+def test_rank_is_woken_where_it_may_begin_with_a_bucket_and_not_for_every_gradient(descriptors):
+    model = nn.Linear(2, 1)
+    state = SharedStepState(np.zeros(SharedStepState.num_bytes(2, 2), np.uint8), 2, 2)
+    reducers = [
+        CrossNodeReducer(state, number, descriptors, lambda _: 64, model) for number in range(2)
+    ]
+    for parameter in model.parameters():
+        reducers[0].register_gradient(parameter, torch.zeros_like(parameter))
+    reducers[1].register_gradient(model.bias, torch.zeros(1))
+
+    def wakes_by(reducer: CrossNodeReducer, index: int) -> bool:
+        reducer.mark_ready(index)
+        is_woken = bool(select.select([descriptors.wakeup], [], [], 0.0)[0])
+        if is_woken:
+            os.eventfd_read(descriptors.wakeup)
+        return is_woken
+
+    assert wakes_by(reducers[0], 1)  # it does not know yet what comes together
+    state.buckets[:] = 1
+    state.ready[:] = 0
+    assert not wakes_by(reducers[0], 1)
+    assert wakes_by(reducers[0], 0)
+    assert wakes_by(reducers[1], 1)  # it has nothing else there
 
 
 def test_signal_in_the_midst_of_another_request_is_not_lost(descriptors, monkeypatch):
