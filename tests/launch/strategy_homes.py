@@ -14,6 +14,16 @@ from launch.strategies import load_strategy, strategy_names
 from probes.hardware import Hardware
 
 EVERY = pytest.mark.parametrize("name", strategy_names())
+EACH_KIND = pytest.mark.parametrize(
+    "name",
+    [
+        name
+        if name in ("pipeline", "processes", "threads")
+        else pytest.param(name, marks=pytest.mark.long)
+        for name in strategy_names()
+    ],
+)
+"""A use case meets stages, processes and threads; what else there is are these put together."""
 
 
 @dataclass(frozen=True)

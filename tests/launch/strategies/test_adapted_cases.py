@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import SEED, long
 from one_process import TOLERANCE, largest_error
-from strategy_homes import EVERY
+from strategy_homes import EACH_KIND
 from worker_groups import first_failure
 
 from launch.data.samples import epoch_batches
@@ -104,7 +104,7 @@ def check_plans(
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
 
 
-@EVERY
+@EACH_KIND
 @PLANS
 def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(plans, home):
     """Padded texts, whose tokens count, and a last batch of five."""
@@ -117,7 +117,7 @@ def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(plans, home
     check_plans(home, LIGHTNING, "TextGradient:TextData", judge, plans)
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize("module", ["Text", long("TextByEpoch")])
 def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home):
     """Two groups, AdamW, and a schedule by step or by epoch."""
@@ -129,7 +129,7 @@ def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home)
     check_plans(home, LIGHTNING, f"{module}:TextData", judge, FIRST, epochs=3)
 
 
-@EVERY
+@EACH_KIND
 def test_a_lightning_module_with_its_own_loader_trains_as_its_own_loop(home):
     _, end = loop_of_lightning("Net", None, 8)
 
@@ -158,7 +158,7 @@ def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
     return start, model.state_dict()
 
 
-@EVERY
+@EACH_KIND
 @PLANS
 @pytest.mark.parametrize("name_of_model", ["gpt2", *map(long, ["bert", "t5", "classifier"])])
 def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_model, plans, home):

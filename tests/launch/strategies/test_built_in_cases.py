@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import SEED, long
 from one_process import largest_error, trained_alone
-from strategy_homes import EVERY
+from strategy_homes import EACH_KIND, EVERY
 
 from launch.reports import StepDone
 
@@ -17,7 +17,7 @@ TOLERANCE = 1e-3
 """In float32, through 44 layers."""
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize(
     "case", ["Cnn", "SmallTransformer", "Folder", *map(long, ["Resnet18Alone", "Resnet44Alone"])]
 )

@@ -9,7 +9,7 @@ import torch
 from conftest import SEED
 from described_cases import described
 from one_process import TOLERANCE, largest_error, trained_alone
-from strategy_homes import EVERY
+from strategy_homes import EACH_KIND
 
 from launch.strategies import load_strategy
 
@@ -27,7 +27,7 @@ def facts():
     return {case: described(getattr(example_cases, case))[-1].facts for case in NO_STAGES}
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize("case", NO_STAGES)
 def test_gradients_equal_those_of_one_process_or_the_strategy_says_why_not(case, home, facts):
     own = getattr(example_cases, case)()

@@ -193,21 +193,6 @@ def test_some_strategies_make_three_parts_on_three_cores(tiny_facts, three_cores
     assert of_three >= {"pipeline", "processes", "threads"}
 
 
-@EVERY
-def test_a_plan_fits_the_node_and_divides_the_batch(home):
-    for plan in home.plans():
-        assert plan.strategy == home.name
-        assert plan.node_batch in home.facts.batch_choices
-        plan.check_fits(home.node.cpu.usable_cores)
-
-
-@EVERY
-def test_a_strategy_accepts_what_it_guesses(home):
-    for plan in home.plans():
-        check_plan(plan)
-        check_plan(replace(plan, devices=plan.devices[:1]))
-
-
 NONSENSE = [
     {"processes": 3, "replicas": 2, "threads_per_process": 1},
     {"processes": 2, "replicas": 1, "threads_per_process": 1},
@@ -233,9 +218,8 @@ def test_a_plan_of_an_unknown_strategy_is_refused():
         check_plan(Plan(strategy="treads", node_batch=8))
 
 
-@EVERY
-def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(name, training):
-    plan = Plan(strategy=name, node_batch=16, processes=2, replicas=1)
+def test_a_worker_refuses_a_plan_that_it_would_train_wrongly(training):
+    plan = Plan(strategy="sequential", node_batch=16, processes=2, replicas=1)
     with training.start(training.task("Sgd", plan)) as group:
         failure = explain_failure(group, group.next_event(120))
     assert failure.error == "InvalidPlanError"
@@ -283,6 +267,8 @@ def test_a_strategy_that_names_no_obstacle_has_plans_that_fit(
         assert guesses
         for draws in (*map(FixedTrial, guesses), *map(SeedSource, range(8))):
             plan = strategy.suggest(draws, case, node)
+            assert plan.strategy == name
+            assert plan.node_batch in (64, 128)
             check_plan(plan)
             plan.check_fits(cores)
             assert len(set(plan.devices) - {"cpu"}) <= gpus
