@@ -122,33 +122,3 @@ class LookedAtLater(Hidden):
     def forward(self, hidden):
         output = super().forward(hidden)
         return output.to(self.weight.dtype)
-
-
-class SeenLater(Late):
-    def model(self):
-        model = super().model()
-        model.middle = LookedAtLater(_WIDTH, _WIDTH, bias=False)
-        return model
-
-
-class Penalised(Ways):
-    """Gives the sum of the squares of its parameters too."""
-
-    def forward(self, pictures):
-        output = super().forward(pictures)
-        return output, sum(parameter.square().sum() for parameter in self.parameters())
-
-
-class Scripted(Late):
-    """A layer runs scripted, and the loss of each step uses every parameter where that is seen."""
-
-    def model(self):
-        model = Penalised()
-        model.middle = torch.jit.script(model.middle)
-        return model
-
-    def loss(self, output, target):
-        return super().loss(output[0], target) + 1e-3 * output[1]
-
-    def metrics(self, output, target):
-        return {}

@@ -20,7 +20,7 @@ from launch.shares import StepTime
 from launch.workload import Workload
 from probes import codec
 
-RANK = Path(__file__).with_name("rank_of_four.py")
+_RANK = Path(__file__).with_name("rank_of_four.py")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Spec:
     settings: dict[str, Any] = field(default_factory=dict)
     step_time: StepTime | None = None
     file: Path = TINY
+    has_slow_sums: bool = False
+    """Whether sums come late, as over a slow network."""
 
     @property
     def global_batch(self) -> int:
@@ -68,7 +70,7 @@ def want_pairs(of: str, specs: Mapping[str, Spec]) -> None:
 
 def pairs_trained_when_asked(folder: Path) -> Callable[[str, str], Trained]:
     """Give what gives the outcome of such a job by the names of its file and of itself."""
-    train = trained_when_asked(_PAIRS, folder, RANK)
+    train = trained_when_asked(_PAIRS, folder)
     return lambda of, name: train(f"{of} {name}")
 
 
@@ -83,21 +85,21 @@ class Trained:
         return [report for report in self.reports if isinstance(report, kind)]
 
 
-def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, Trained]:
+def train_all(specs: Mapping[str, Spec], folder: Path) -> dict[str, Trained]:
     """Run jobs of equally many nodes.
 
     Args:
         specs: Of the jobs, by name.
         folder: Takes what they leave.
-        rank: What each rank runs, with the files of the jobs.
     """
     folders = {name: folder / name.replace(" ", "-") for name in specs}
+    files = []
     for name, own in folders.items():
         own.mkdir(parents=True)
-        (own / "job.json").write_bytes(codec.encode(specs[name].job(own)))
+        files.append(own / ("slow-job.json" if specs[name].has_slow_sums else "job.json"))
+        files[-1].write_bytes(codec.encode(specs[name].job(own)))
     nodes = len(next(iter(specs.values())).plans)
-    files = [str(own / "job.json") for own in folders.values()]
-    ended = run_ranks(nodes, [str(rank), *files], timeout_s=560)
+    ended = run_ranks(nodes, [str(_RANK), *map(str, files)], timeout_s=560)
     said = {name: _reports(own) for name, own in folders.items()}
     failed = [report for of in said.values() for report in of if isinstance(report, JobFailed)]
     assert ended.returncode == 0, f"{failed}\n{ended.stderr}"
@@ -107,14 +109,12 @@ def train_all(specs: Mapping[str, Spec], folder: Path, rank: Path) -> dict[str, 
     }
 
 
-def trained_when_asked(
-    specs: Mapping[str, Spec], folder: Path, rank: Path
-) -> Callable[[str], Trained]:
+def trained_when_asked(specs: Mapping[str, Spec], folder: Path) -> Callable[[str], Trained]:
     """Give what gives a job's outcome by its name; all run when the first one is asked for."""
 
     @cache
     def train() -> dict[str, Trained]:
-        return train_all(specs, folder, rank)
+        return train_all(specs, folder)
 
     return lambda name: train()[name]
 

@@ -10,7 +10,7 @@ import pytest
 import tiny_cases
 import torch
 from conftest import SEED, long
-from jobs_of_nodes import RANK, Spec, Trained, train_all, want_pairs
+from jobs_of_nodes import Spec, Trained, train_all, want_pairs
 from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
 from one_process import TOLERANCE, largest_error, trained_alone
 
@@ -86,7 +86,7 @@ def trained(
     def train_of(nodes: int) -> dict[str, Trained]:
         wanted = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
         specs = {name: spec for name, spec in wanted.items() if name in LONG}
-        return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"), RANK)
+        return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"))
 
     def find(name: str) -> Trained:
         if name not in LONG:

@@ -10,7 +10,7 @@ import noise_cases
 import pytest
 import torch
 from conftest import SEED, Training, long
-from jobs_of_nodes import RANK, Spec, trained_when_asked, want_pairs
+from jobs_of_nodes import Spec, trained_when_asked, want_pairs
 
 from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
 from launch.plan import Plan
@@ -149,7 +149,7 @@ LONG = {
 @pytest.fixture(scope="module")
 def on_two_nodes(tmp_path_factory, trained_pair):
     """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
-    train = trained_when_asked(LONG, tmp_path_factory.mktemp("noise"), RANK)
+    train = trained_when_asked(LONG, tmp_path_factory.mktemp("noise"))
     return lambda name: train(name) if name in LONG else trained_pair("noise", name)
 
 

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import hidden_cases
 import pytest
 import torch
+from jobs_of_nodes import Spec, Trained, trained_when_asked
 from one_process import TOLERANCE, largest_error, trained_alone
-from slow_sum_jobs import HIDDEN, IS_LATE
 from tiny import hidden_layers, kept_memory
 from torch import nn
 from torch.nn import functional
 
 from launch.errors import UseCaseError
+from launch.plan import Plan
 from launch.reports import Warned
 from tests.launch.training.averaging.late_training import LateTraining, error_of_late
+
+PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=5)
+ALONE = Plan(strategy="sequential", node_batch=3)
+THREADS = Plan(strategy="threads", threads_per_process=2, replicas=2, node_batch=3)
+slow = partial(Spec, file=Path(hidden_cases.__file__), has_slow_sums=True)
+# The other layers are trained in one process below, which takes less.
+IS_LATE = {
+    "ViewFromInitCase": False,
+    "DetachFromInitCase": False,
+    "PicturesFromInitCase": False,
+    "TiedCase": True,
+    "UsedByLossCase": True,
+    "KeptByOneCase": False,
+}
+HIDDEN = {name: slow(name, [PAIR, ALONE]) for name in IS_LATE} | {
+    "DetachFromInitCase": slow("DetachFromInitCase", [PAIR, THREADS]),
+    # The parameter moves twice: into this memory format, and into shared memory.
+    "PicturesFromInitCase": slow(
+        "PicturesFromInitCase",
+        [replace(plan, memory_format="channels_last") for plan in (PAIR, ALONE)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def trained_hidden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    """Give the outcome of a job by its name."""
+    return trained_when_asked(HIDDEN, tmp_path_factory.mktemp("hidden"))
 
 
 @pytest.mark.long
