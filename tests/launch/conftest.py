@@ -12,12 +12,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from strategy_homes import home  # noqa: F401 - a fixture
+from worker_groups import first_failure
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_server_pool import ForkServerPool
-from launch.workers.group import ReportReceived, WorkerEvent, WorkerGroup, explain_failure
+from launch.workers.group import (
+    ReportReceived,
+    WorkerEvent,
+    WorkerFailure,
+    WorkerGroup,
+    explain_failure,
+)
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
@@ -165,6 +172,11 @@ class Training:
         group = WorkerGroup(self._server, tasks, self._directory)
         group.permit_steps(10**6)  # as many as a trial could want
         return group
+
+    def failure_of(self, case: str, plan: Plan, **changes: object) -> WorkerFailure:
+        """Run workers until one fails."""
+        with self.start(self.task(case, plan, **changes)) as group:
+            return first_failure(group)
 
     def reports(self, kind: type) -> list[object]:
         """Give what was reported of one kind."""

@@ -16,7 +16,6 @@ import torch
 from conftest import SEED, long
 from one_process import TOLERANCE, largest_error
 from strategy_homes import EACH_KIND
-from worker_groups import first_failure
 
 from launch.data.samples import epoch_batches
 from launch.strategies import load_strategy
@@ -99,8 +98,7 @@ def check_plans(
         return
     workload = Workload(use_case=f"{file}:{case}", seed=SEED)
     plan = replace(home.plans()[-1], node_batch=16)
-    with home.training.start(home.training.task("", plan, workload=workload)) as group:
-        failure = first_failure(group)
+    failure = home.training.failure_of("", plan, workload=workload)
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
 
 

@@ -13,7 +13,6 @@ from optuna.trial import FixedTrial
 from launch.errors import InfeasiblePlanError, InvalidPlanError
 from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
-from launch.workers.group import explain_failure
 from probes.hardware import Gpu, GpuProcess
 
 PLAN = Plan(strategy="gpu_data", node_batch=8, processes=2, replicas=2)
@@ -172,8 +171,6 @@ def test_running_statistics_are_those_of_the_steps_that_count(training):
 @pytest.mark.gpu
 def test_a_step_that_cannot_be_recorded_is_one_line(training):
     plan = replace(ON_GPU, cuda_graph=True)
-    with training.start(training.task("LooksAtValues", plan)) as group:
-        events = iter(lambda: group.next_event(60), None)
-        failure = next(filter(None, (explain_failure(group, event) for event in events)))
+    failure = training.failure_of("LooksAtValues", plan)
     assert failure.error == "InvalidPlanError"
     assert "cuda_graph=True and a step that CUDA cannot record" in failure.message

@@ -12,7 +12,6 @@ import torch
 from conftest import SEED
 from one_process import largest_error, trained_alone
 from optuna.trial import FixedTrial
-from worker_groups import first_failure
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
@@ -101,8 +100,7 @@ def test_a_measured_cut_is_reported_with_its_times(training, tmp_path):
 
 
 def test_a_model_without_layers_is_a_fault_of_the_use_case(training):
-    with training.start(training.task("NoLayers", TWO)) as group:
-        failure = first_failure(group)
+    failure = training.failure_of("NoLayers", TWO)
     assert failure.message.startswith("UseCaseError: the use case gives no layers(): ")
 
 
@@ -111,8 +109,7 @@ def test_a_model_without_layers_is_a_fault_of_the_use_case(training):
 def test_a_model_that_keeps_the_memory_of_a_parameter_is_refused(plan, case, training_on_four):
     """What it keeps had the first values for ever, since another worker makes the updates."""
     workload = Workload(use_case=f"{HIDDEN}:{case}", seed=SEED)
-    with training_on_four.start(training_on_four.task(case, plan, workload=workload)) as group:
-        failure = first_failure(group)
+    failure = training_on_four.failure_of(case, plan, workload=workload)
     assert failure.message.startswith(
         f"InvalidPlanError: strategy={plan.strategy} and a model that keeps a tensor in the memory"
     )
@@ -126,8 +123,7 @@ def test_a_model_that_keeps_a_copy_of_a_parameter_trains_as_one_process(plan, tr
 
 
 def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):
-    with training.start(training.task("OpaqueTargets", TWO)) as group:
-        failure = first_failure(group)
+    failure = training.failure_of("OpaqueTargets", TWO)
     assert failure.message.startswith("UseCaseError: targets hold a bytes, ")
 
 

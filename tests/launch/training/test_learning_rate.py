@@ -17,17 +17,18 @@ PAIR = Plan(strategy="processes", processes=2, replicas=2, node_batch=32)
 """Twice the batch of its use case."""
 
 
-@pytest.mark.parametrize(("scaling", "rate"), [("none", 0.05), ("linear", 0.1), ("sqrt", 0.0707)])
-def test_rate_is_scaled_from_the_use_case_s_own_batch(scaling, rate, training):
-    training.run(replace(PAIR, lr_scaling=scaling), "Learning", file=FILE)
+def test_rate_is_scaled_by_the_square_root_of_the_batch_where_that_is_asked_for(training):
+    training.run(replace(PAIR, lr_scaling="sqrt"), "Learning", file=FILE)
     (last,) = training.reports(StepsFinished)
-    assert last.learning_rates == (pytest.approx(rate, rel=1e-3),)
+    assert last.learning_rates == (pytest.approx(0.0707, rel=1e-3),)
 
 
-def test_scaled_training_is_the_one_with_that_rate(training):
+def test_training_with_twice_the_batch_is_the_one_with_twice_the_rate(training):
     scaled = training.run(replace(PAIR, lr_scaling="linear"), "Learning", file=FILE)
     faster = training.run(PAIR, "LearningTwiceAsFast", file=FILE)
     assert all(torch.equal(scaled[name], faster[name]) for name in faster)
+    rates = [one.learning_rates for one in training.reports(StepsFinished)]
+    assert rates == [(pytest.approx(0.1),)] * 2
 
 
 def test_use_case_s_own_batch_keeps_its_rate(training):

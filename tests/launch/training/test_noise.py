@@ -25,7 +25,6 @@ MIXED = replace(PAIR, micro_batches=2, node_batch=15)
 HYBRID = Plan(strategy="hybrid", processes=4, replicas=2, node_batch=16, micro_batches=2)
 MEASURED = {
     "micro-batches": PARTS,
-    "uneven micro-batches": replace(PARTS, node_batch=13),
     "processes": PAIR,
     "uneven processes with micro-batches": MIXED,
     "threads": THREADS,
@@ -81,8 +80,10 @@ def test_parts_count_by_their_weight(training):
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_measuring_changes_no_bit_of_the_weights(name, training):
+def test_measuring_is_asked_for_and_changes_no_bit_of_the_weights(name, training):
     plain = training.run(MEASURED[name], "Learning", file=FILE)
+    (last,) = training.reports(StepsFinished)
+    assert last.noise is last.noise_obstacle is None  # nothing was to be measured
     watched = training.run(MEASURED[name], "Learning", file=FILE, **EVERY_STEP)
     assert training.reports(StepsFinished)[-1].noise.measurements > 50
     assert plain.keys() == watched.keys()
@@ -108,12 +109,6 @@ def test_reason_is_said_where_there_are_no_parts(plan, reason, training):
     (last,) = training.reports(StepsFinished)
     assert last.noise is None
     assert reason in last.noise_obstacle
-
-
-def test_nothing_is_measured_unless_it_is_asked_for(training):
-    training.run(PAIR, "Still", file=FILE)
-    (last,) = training.reports(StepsFinished)
-    assert last.noise is last.noise_obstacle is None
 
 
 def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):

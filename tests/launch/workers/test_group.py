@@ -29,13 +29,10 @@ ALONE = Plan(strategy="sequential", node_batch=8)
 THREADS = Plan(strategy="threads", node_batch=8, replicas=2, threads_per_process=2)
 PAIR = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
 RAISED = r"ArithmeticError: the loss is beyond me \(/.*/tiny/failing\.py, line \d+\)"
-EVERY_PLAN = pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
 
 
-@EVERY_PLAN
-def test_exception_in_a_step_is_reported_with_its_message_and_the_users_line(plan, training):
-    with training.start(training.task("Raises", plan)) as group:
-        failure = first_failure(group)
+def test_exception_in_a_step_is_reported_with_its_message_and_the_users_line(training):
+    failure = training.failure_of("Raises", ALONE)
     assert re.fullmatch(RAISED, failure.message)
     assert "failing.py" in failure.log_tail
 
@@ -47,41 +44,34 @@ def test_workers_may_need_more_files_than_a_shell_lets_open(training):
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
     try:
-        with training.start(training.task("Raises", PAIR)) as group:
-            assert re.fullmatch(RAISED, first_failure(group).message)
+        assert re.fullmatch(RAISED, training.failure_of("Raises", PAIR).message)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_use_case_that_calls_sys_exit_fails_with_its_words_and_the_users_line(training):
     """The story: the worker ended with exit code 70, and its log was empty."""
-    with training.start(training.task("Exits", ALONE)) as group:
-        failure = first_failure(group)
+    failure = training.failure_of("Exits", ALONE)
     said = r"SystemExit: there is no loss \(/.*/tiny/failing\.py, line \d+\)"
     assert re.fullmatch(said, failure.message)
 
 
-@EVERY_PLAN
-def test_worker_that_leaves_without_a_word_is_a_failure(plan, training):
-    with training.start(training.task("Leaves", plan)) as group:
-        assert first_failure(group).message == "exit code 3"
+def test_worker_that_leaves_without_a_word_is_a_failure(training):
+    assert training.failure_of("Leaves", ALONE).message == "exit code 3"
 
 
 def test_task_of_a_job_of_thousands_of_hosts_reaches_its_worker(training):
     """The story: beyond 64 KiB it was cut off: the worker ended with exit code 70, and no word."""
     hosts = tuple(f"node-{number:04}.cluster.example.org" for number in range(4096))
-    with training.start(training.task("Leaves", ALONE, hosts=hosts)) as group:
-        assert first_failure(group).message == "exit code 3"
+    assert training.failure_of("Leaves", ALONE, hosts=hosts).message == "exit code 3"
 
 
-@EVERY_PLAN
+@pytest.mark.parametrize("plan", [ALONE, PAIR], ids=lambda p: p.strategy)
 @pytest.mark.parametrize("purpose", [Purpose.TIME, Purpose.TRAIN])
 def test_worker_that_ends_well_before_its_work_is_done_is_a_failure(plan, purpose, training):
     """The story: a trial asked for events of no one until its time was up, and a launch waited
     for ever for a worker that waited for the one that had gone."""
-    task = training.task("LeavesQuietly", plan, purpose=purpose)
-    with training.start(task) as group:
-        failure = first_failure(group)
+    failure = training.failure_of("LeavesQuietly", plan, purpose=purpose)
     assert failure.worker == 0
     assert failure.message.startswith("ended with exit code 0 before its work was done: ")
 
@@ -102,15 +92,13 @@ def test_signals_that_are_meant_for_a_rank_end_no_worker(training):
                     pytest.fail(f"no step, but {event}")
 
 
-@EVERY_PLAN
-def test_killed_worker_is_named_with_its_signal(plan, training):
-    with training.start(training.task("Dies", plan)) as group:
-        failure = first_failure(group)
+def test_killed_worker_is_named_with_its_signal(training):
+    failure = training.failure_of("Dies", ALONE)
     assert failure.message == "killed by signal 9 (SIGKILL)"
     assert failure.signal == signal.SIGKILL
 
 
-@EVERY_PLAN
+@pytest.mark.parametrize("plan", [ALONE, THREADS, PAIR], ids=lambda p: p.strategy)
 def test_leaving_the_block_ends_workers_that_hang(plan, training):
     with training.start(training.task("Hangs", plan)) as group:
         pids = group.pids
@@ -150,8 +138,7 @@ def _group_of(pid: int) -> int | None:
 
 
 def test_allocation_beyond_memory_counts_as_out_of_memory(training):
-    with training.start(training.task("TooLarge", ALONE)) as group:
-        assert first_failure(group).out_of_memory
+    assert training.failure_of("TooLarge", ALONE).out_of_memory
 
 
 def test_what_a_worker_said_comes_before_its_end(training):

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from described_cases import described
 from tiny_cases import Decodable, Pictures
 
 from launch.data.decoded_pictures import DecodedPictures, make_layout
 from launch.data.input_facts import describe_input
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.reports import Described, StepDone, Validated
+from launch.reports import StepDone, Validated
 from launch.workers.group import ReportReceived, explain_failure
-from launch.workers.task import Purpose, Task
 from probes.hardware import Memory
 
 ONE = Plan(strategy="sequential", node_batch=8)
@@ -27,10 +27,12 @@ def with_input(plan: Plan, source: str) -> Plan:
     return replace(plan, input=source)
 
 
-@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
-@pytest.mark.parametrize("plan", [ONE, TWO, THREADS, PIPELINE], ids=lambda plan: plan.strategy)
-def test_weights_and_validation_equal_those_from_the_files(training, plan, memory_format):
-    plan = replace(plan, memory_format=memory_format)
+@pytest.mark.parametrize(
+    "plan",
+    [ONE, *(replace(plan, memory_format="channels_last") for plan in (ONE, TWO, THREADS, PIPELINE))],
+    ids=lambda plan: f"{plan.strategy} {plan.memory_format}",
+)
+def test_weights_and_validation_equal_those_from_the_files(training, plan):
     weights = training.run(plan, "Decoded", epochs=2)
     judged = training.reports(Validated)
     cached = training.run(with_input(plan, "cache"), "Decoded", epochs=2)
@@ -47,16 +49,8 @@ def test_validation_samples_that_cannot_be_decoded_once_are_read_as_they_are(tra
     assert sum(judged.samples for judged in training.reports(Validated)) == 10
 
 
-def failure_of(training, case: str, plan: Plan):
-    with training.start(training.task(case, plan)) as group:
-        while event := group.next_event():
-            if failure := explain_failure(group, event):
-                return failure
-    raise AssertionError("nothing failed")
-
-
 def test_data_set_without_pictures_is_refused_in_one_line(training):
-    failure = failure_of(training, "Sgd", with_input(ONE, "cache"))
+    failure = training.failure_of("Sgd", with_input(ONE, "cache"))
     assert failure.users_fault
     assert "input=cache" in failure.message
     assert "pixels()" in failure.message
@@ -66,7 +60,7 @@ def test_data_set_without_pictures_is_refused_in_one_line(training):
 
 @pytest.mark.parametrize("plan", [ONE, TWO], ids=lambda plan: plan.strategy)
 def test_trial_that_cannot_decode_ends_with_the_reason(training, plan):
-    failure = failure_of(training, "Undecodable", with_input(plan, "cache"))
+    failure = training.failure_of("Undecodable", with_input(plan, "cache"))
     assert "is gone" in failure.message
 
 
@@ -86,13 +80,8 @@ def test_trial_steps_on_full_batches_of_decoded_pictures(training, plan):
     ("case", "inputs", "pixel_bytes"),
     [("Decoded", ("files", "cache"), 55 * 192), ("Sgd", ("files",), None)],
 )
-def test_planner_is_told_which_inputs_there_are(training, case, inputs, pixel_bytes):
-    task = Task(purpose=Purpose.DESCRIBE, workload=training.task(case, ONE).workload)
-    with training.start_tasks([task]) as group:
-        while event := group.next_event():
-            assert explain_failure(group, event) is None
-            if isinstance(event, ReportReceived) and isinstance(event.report, Described):
-                facts = event.report.facts
+def test_planner_is_told_which_inputs_there_are(case, inputs, pixel_bytes):
+    facts = described(case)[-1].facts
     assert facts.inputs == inputs
     assert facts.pixel_bytes == pixel_bytes
 

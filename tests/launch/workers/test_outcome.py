@@ -10,7 +10,6 @@ import tiny_cases
 import torch
 from conftest import Training
 from one_process import largest_error, trained_alone
-from worker_groups import first_failure
 
 from launch.checkpoints.folder import list_checkpoints
 from launch.checkpoints.weights import load_weights
@@ -154,8 +153,7 @@ def test_extra_state_of_a_model_is_saved(plan, training, tmp_path):
 
 
 def test_model_with_extra_state_makes_no_pipeline(training):
-    with training.start(training.task("Counts", STAGES)) as group:
-        failure = first_failure(group)
+    failure = training.failure_of("Counts", STAGES)
     assert failure.message.startswith("UseCaseError: layers() have a get_extra_state(), which ")
 
 

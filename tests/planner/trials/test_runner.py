@@ -150,8 +150,6 @@ def test_time_that_a_plan_took_to_compile_is_told(runner_of):
 @pytest.mark.parametrize(
     ("case", "outcome", "reason"),
     [
-        ("Leaves", Outcome.CRASH, "exit code 3"),
-        ("LeavesQuietly", Outcome.CRASH, "exit code 0 before its work was done"),
         ("Dies", Outcome.CRASH, "killed by signal 9"),
         ("TooLarge", Outcome.OUT_OF_MEMORY, "memory"),
         ("NotANumber", Outcome.NAN_LOSS, "loss=nan at step 0"),

@@ -116,7 +116,7 @@ def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor])
     torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("make", ELEMENTWISE.values(), ids=ELEMENTWISE.keys())
 def test_an_elementwise_optimizer_makes_of_chunks_what_it_makes_of_the_whole(make, workers):
     assert_equal(train(Layers, make, workers=workers), train_alone(Layers, make))
@@ -129,7 +129,7 @@ def test_the_size_of_a_chunk_does_not_matter(chunk_bytes):
 
 
 @pytest.mark.parametrize("max_norm", [1e-3, 0.5, 1e6])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_clipping_equals_that_of_one_process(workers, max_norm):
     ours = train(Layers, momentum_sgd, workers=workers, max_norm=max_norm)
     assert_equal(ours, train_alone(Layers, momentum_sgd, max_norm=max_norm))
@@ -165,8 +165,7 @@ def test_an_optimizer_for_sparse_gradients_gets_sparse_ones():
     assert_equal(train(Rows, make), train_alone(Rows, make))
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_every_group_keeps_its_settings(workers):
+def test_every_group_keeps_its_settings():
     def make(parameters):
         every = list(parameters)
         groups = [
@@ -176,7 +175,7 @@ def test_every_group_keeps_its_settings(workers):
         ]  # the scalar is in none, and not trained
         return torch.optim.SGD(groups, lr=0.1, momentum=0.9)
 
-    assert_equal(train(Layers, make, workers=workers), train_alone(Layers, make))
+    assert_equal(train(Layers, make, workers=3), train_alone(Layers, make))
 
 
 def test_parameters_of_several_dtypes_are_averaged():
@@ -264,7 +263,7 @@ def test_a_hook_sees_one_step_with_every_gradient_of_its_part():
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.1])
-@pytest.mark.parametrize("workers", [1, 2, 3, 9])
+@pytest.mark.parametrize("workers", [1, 3, 9])
 def test_an_optimizer_that_is_not_elementwise_gets_whole_tensors(workers, max_norm):
     def make(parameters):
         every = list(parameters)

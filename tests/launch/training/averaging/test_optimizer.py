@@ -5,15 +5,13 @@ from __future__ import annotations
 import pytest
 import tiny_cases
 import torch
+from described_cases import described
 from torch import nn
 
 from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
-from launch.reports import Described
 from launch.training.averaging.optimizer import has_fused_form, make_optimizer
 from launch.use_cases._adapter import adapt_use_case
-from launch.workers.group import ReportReceived, explain_failure
-from launch.workers.task import Purpose, Task
 
 FUSED = Plan(strategy="sequential", node_batch=8, fused_optimizer=True)
 
@@ -102,14 +100,9 @@ def test_a_fused_optimizer_takes_a_gradient_that_comes_late():
     ],
 )
 def test_planner_is_told_what_can_be_done_with_the_optimizer(
-    training, case, has_fused, has_schedule, in_parts
+    case, has_fused, has_schedule, in_parts
 ):
-    task = Task(purpose=Purpose.DESCRIBE, workload=training.task(case, FUSED).workload)
-    with training.start_tasks([task]) as group:
-        while event := group.next_event():
-            assert explain_failure(group, event) is None
-            if isinstance(event, ReportReceived) and isinstance(event.report, Described):
-                facts = event.report.facts
+    facts = described(case)[-1].facts
     assert (facts.has_fused_optimizer, facts.has_schedule) == (has_fused, has_schedule)
     assert facts.updates_in_parts == in_parts
 
