@@ -14,7 +14,7 @@ from conftest import SEED, long
 from described_cases import described
 from one_process import TOLERANCE, largest_error, trained_alone
 from optuna.trial import FixedTrial
-from strategy_homes import EVERY, plans_of
+from strategy_homes import EACH_KIND, EVERY, plans_of
 from worker_groups import wait_until_gone
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
@@ -146,7 +146,7 @@ def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
     assert largest_error(home.training.run(plan, case), alone) < TOLERANCE
 
 
-@EVERY
+@EACH_KIND
 def test_a_fused_form_that_does_not_exist_is_refused(home):
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     failure = home.training.failure_of("WholeTensors", plan)
