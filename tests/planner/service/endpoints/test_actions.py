@@ -8,16 +8,17 @@ import platform
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from filled_store import fill
-from sample_plan import NOON
 from serving import Serving, check_answer, serving
+from training_samples import JOB
 
 from launch.system.process_identity import ProcessIdentity
-from planner.records.job_record import JobKind, JobRecord
+from planner.records.job_record import JobKind
 from planner.store import Store
 
 CASES = Path(__file__).parents[2] / "steady_cases.py"
@@ -30,7 +31,9 @@ def acting(tmp_path_factory, own_locks) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("acting")
     (folder / "photos").mkdir()
     (folder / "hosts.txt").write_text("localhost\n")
-    options = ["--allow-actions", "--use-case", STEADY, "--data", "photos", "--hosts", "hosts.txt"]
+    (folder / "mycase.py").write_text(CASES.read_text())
+    options = ["--allow-actions", "--use-case", STEADY, "--use-case", "mycase.py:Steady"]
+    options += ["--data", "photos", "--hosts", "hosts.txt"]
     with serving(folder, *options) as started:
         yield started
         for job in started.ask("/api/v1/jobs?state=running").data:
@@ -187,16 +190,13 @@ def test_a_request_can_say_nothing_else(server, kind, body, reason):
     assert server.ask("/api/v1/jobs").data == before
 
 
-def test_a_use_case_may_be_named_as_the_server_was_told_of_it(tmp_path, own_locks):
-    (tmp_path / "mycase.py").write_text(CASES.read_text())
-    with serving(tmp_path, "--allow-actions", "--use-case", "mycase.py:Steady") as started:
-        body = {"use_case": "mycase.py:Steady"}
-        reply = started.ask("/api/v1/jobs/doctor", body=body)
-        assert reply.status == 202, reply.message
-        assert reply.data["request"]["use_case"] == f"{tmp_path / 'mycase.py'}:Steady"
-        started.wait_for_job(reply.data["id"])
-        other = started.ask("/api/v1/jobs/doctor", body={"use_case": "./mycase.py:Steady"})
-        assert other.status == 400
+def test_a_use_case_may_be_named_as_the_server_was_told_of_it(acting):
+    reply = acting.ask("/api/v1/jobs/doctor", body={"use_case": "mycase.py:Steady"})
+    assert reply.status == 202, reply.message
+    assert reply.data["request"]["use_case"] == f"{acting.folder / 'mycase.py'}:Steady"
+    acting.ask(f"/api/v1/jobs/{reply.data['id']}/cancel", body={})
+    other = acting.ask("/api/v1/jobs/doctor", body={"use_case": "./mycase.py:Steady"})
+    assert other.status == 400
 
 
 def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):
@@ -280,14 +280,8 @@ def test_a_plan_that_is_none_is_not_stored(server, change):
 
 
 def test_the_queue_ends_somewhere(tmp_path, own_locks):
-    waiting = JobRecord(
-        kind=JobKind.PROBE,
-        created_at=NOON,
-        machine=platform.node(),
-        user="ada",
-        title="ddlplan probe",
-        is_detached=True,
-        process=ProcessIdentity.of(),
+    waiting = replace(
+        JOB, kind=JobKind.PROBE, machine=platform.node(), process=ProcessIdentity.of()
     )
     with Store.open(str(tmp_path / "planner.db")) as store:
         for _ in range(32):

@@ -105,9 +105,10 @@ def test_no_text_of_a_user_makes_a_page_wider_than_a_phone(hostile_db, tmp_path)
 def test_page_fits_a_phone_and_a_screen_and_loads_nothing_from_outside(watched, path):
     watched.browser.errors()
     watched.browser.requested_hosts()
+    watched.resize(390, is_dark=True)
+    watched.open(path)
     for width in (390, 1280):
         watched.resize(width, is_dark=width == 390)
-        watched.open(path)
         assert watched.run("return document.documentElement.scrollWidth") <= width
     assert watched.browser.errors() == []
     here = watched.server.address.split("/")[2]
