@@ -15,13 +15,9 @@ The more samples a mean is over, the less noise is in it: ``E |g_i|^2 = |G|^2 + 
     scale   = tr(C) / |G|^2                                 in samples
 
 Each step gives a pair of these, with much noise of its own. ``tr(C)`` and ``|G|^2`` are smoothed
-one by one, since the mean of quotients is biased. The scale grows with the time that a training has
-lasted: so do the measurements that count. A window of as many would at first hold steps whose
-``|G|^2`` is many times larger, and later would never tell more, however long it is measured.
-
-The interval is Fieller's, for a quotient of two means that depend on each other. It is one of the
-means over these measurements. It has no upper end where the lower quantity may be 0: then there is
-no scale.
+one by one, since the mean of quotients is biased. The interval is Fieller's, for a quotient of two
+means that depend on each other. It has no upper end where the lower quantity may be 0: then there
+is no scale.
 
 Sources: McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training", 2018,
 https://arxiv.org/abs/1812.06162, appendix A, which has parts of two sizes; Qiao et al., "Pollux",
@@ -36,11 +32,11 @@ from dataclasses import dataclass
 
 from probes.timing import student_quantile
 
-DECAY = 0.995
-"""Weight of a measurement against that of the next, once there are 400: the last 200 count most."""
+DECAY = 0.98
+"""Weight of a measurement against that of the next: some 50 measurements count."""
 
-_POWER = 2
-"""Until then the k-th measurement has the weight k (k + 1), so that the last third counts most."""
+DECAY_OF_EVERY_STEP = 0.995
+"""Where every step is measured: 200 of them count, still few of an epoch."""
 
 COST_LIMIT = 0.004
 """Share of the steps' time that measuring may take. Half a percent is promised."""
@@ -99,11 +95,11 @@ def step_noise(
 
 
 class NoiseEstimate:
-    """Smoothed noise scale: weighted means of what steps show, the latest ones first.
+    """Smoothed noise scale: exponential moving averages of what steps show.
 
     Args:
         caveat: See `NoiseScale`.
-        decay: Largest weight of a measurement against that of the next.
+        decay: Weight of a measurement against that of the next.
     """
 
     def __init__(self, *, caveat: str | None = None, decay: float = DECAY) -> None:
@@ -120,9 +116,8 @@ class NoiseEstimate:
     def add(self, step: StepNoise) -> None:
         """Add what a step shows."""
         s, g = step.variance, step.square
+        d, d2 = self._decay, self._decay**2
         self._count += 1
-        d = min(self._decay, 1 - _POWER / (self._count + _POWER - 1))
-        d2 = d * d
         self._weights = [self._weights[0] * d + 1, self._weights[1] * d2 + 1]
         self._sums = [old * d + new for old, new in zip(self._sums, (s, g), strict=True)]
         new_squares = (s, g, s * s, s * g, g * g)

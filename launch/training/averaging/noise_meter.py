@@ -26,7 +26,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.hooks import RemovableHandle
 
 from launch.local_group.group import LocalGroup
-from launch.noise_scale.estimate import EXCHANGED, NoiseEstimate, NoiseScale, step_noise
+from launch.noise_scale.estimate import (
+    DECAY,
+    DECAY_OF_EVERY_STEP,
+    EXCHANGED,
+    NoiseEstimate,
+    NoiseScale,
+    step_noise,
+)
 
 _FIRST_STEP = 3
 """Steps before the first measurement. The first one's time is of no use."""
@@ -86,7 +93,8 @@ class NoiseMeter:
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._is_first = is_first
         self._cost_limit = cost_limit
-        self._estimate = NoiseEstimate(caveat=_find_caveat(model))
+        decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
+        self._estimate = NoiseEstimate(caveat=_find_caveat(model), decay=decay)
         self._steps = 0
         self._next = _FIRST_STEP
         self._started: float | None = None
