@@ -83,6 +83,7 @@ def test_a_new_search_of_a_script_measures_as_before(change_plan):
         use_case="script:./train",
         plan=Plan(strategy="script", node_batch=32, options=options),
         software=OLD,
+        study_id=None,  # the lab's is one of a use case, with --precision auto
     )
     said = "ddlplan tune --no-python --step-regex loss -- ./train"
     offered = get(site, "/plans/{id}", plan).text.partition("To train with it")[0]
