@@ -43,10 +43,10 @@ class TemporaryFolder:
 
     def close(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.path, ignore_errors=True)
-        for descriptor in self.locks:
+        for descriptor in self.locks:  # first: NFS keeps a folder with a file that is open
             os.close(descriptor)
         self.locks = ()
+        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _lock(folder: Path) -> tuple[int, ...]:
@@ -82,9 +82,9 @@ def _remove_if_abandoned(folder: Path, lock_file: Path) -> None:
     descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
     finally:
-        os.close(descriptor)
+        os.close(descriptor)  # as in `close`; to remove what others are removing does no harm
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lock_file(folder: Path, boot_id: str) -> Path:

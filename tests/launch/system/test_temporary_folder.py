@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,27 @@ def test_folder_that_may_be_in_use_stays(reason, tmp_path, monkeypatch):
     (left / "file").touch()
     TemporaryFolder(str(tmp_path)).close()
     assert (left / "file").exists()
+
+
+def test_no_file_in_a_folder_is_open_when_it_is_removed(tmp_path, monkeypatch):
+    """NFS keeps a removed file that is open under another name, and its folder with it, for ever:
+    what says that nobody has the folder any more had gone."""
+
+    def open_files() -> Iterator[Path]:
+        for entry in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):  # that of this list
+                yield entry.readlink()
+
+    def remove_as_on_nfs(folder: Path, *, ignore_errors: bool) -> None:
+        if not any(file.is_relative_to(folder) for file in open_files()):
+            remove(folder, ignore_errors=ignore_errors)
+
+    remove = shutil.rmtree
+    monkeypatch.setattr("launch.system.temporary_folder.shutil.rmtree", remove_as_on_nfs)
+    leave(TemporaryFolder(str(tmp_path)))
+    with TemporaryFolder(str(tmp_path)) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_folder_is_made_and_removed_where_there_can_be_no_lock(tmp_path, monkeypatch):
