@@ -38,13 +38,14 @@ def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
 
 
 def _explain(results: Sequence[TrialResult], what: str) -> str | None:
-    turns, counted = dict[tuple[Plan, int], DisturbedTurn](), set[tuple[Plan, int]]()
+    turns, counted = dict[tuple[Plan, int, int], DisturbedTurn](), set[tuple[Plan, int]]()
     for result in results:
         if (known := result.measurement) is None:
             continue
         plan = result.plan
         counted |= {(plan, number) for number in known.rounds}
-        turns |= {(plan, turn.round): turn for turn in known.disturbed}
+        # A round has several where its turn was taken again. One stored before has the first ones.
+        turns |= {(plan, one.round, place): one for place, one in enumerate(known.disturbed)}
     disturbed = [turn.disturbance for turn in turns.values() if not turn.was_repeated]
     if len(disturbed) < _WORTH_SAYING * max(1, len(counted)):
         return None

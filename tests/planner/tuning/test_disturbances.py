@@ -19,14 +19,13 @@ BUSY = Disturbance(others_cores=0.8)
 
 
 def trial(turns=10, *, counted=0, repeated=0, disturbance=BUSY, batch=32):
-    """A trial of some turns, of which the first were disturbed; others were made again."""
+    """A trial of some turns, the first of them disturbed, and the very first taken again."""
     numbers = tuple(range(1, turns + 1))
     disturbed = [
+        DisturbedTurn(round=1, disturbance=disturbance, was_repeated=True) for _ in range(repeated)
+    ] + [
         DisturbedTurn(round=number, disturbance=disturbance, was_repeated=False)
         for number in numbers[:counted]
-    ] + [
-        DisturbedTurn(round=100 + number, disturbance=disturbance, was_repeated=True)
-        for number in range(repeated)
     ]
     return TrialResult(
         plan=Plan(strategy="sequential", node_batch=batch),
