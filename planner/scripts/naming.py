@@ -14,6 +14,7 @@ from launch.errors import ScriptError
 from launch.plan import Plan
 from launch.scripts.environment import NO_PYTHON, PATCHES, patches_of
 from launch.scripts.program import PROCESSES, THREADS, WORKERS, Program, ProgramKind
+from launch.system.durable_files import explain_absence
 
 PREFIX = "script:"
 _PLAIN = re.compile(r"(?:[\w@%+=:,./-]|\{\w+\})+", re.ASCII)
@@ -141,4 +142,6 @@ def code_of(use_case_digest: str | None) -> str | None:
 
 def code_files(arguments: Sequence[str], folder: Path) -> list[str]:
     """Give the Python files among the words of a command."""
-    return [word for word in arguments if word.endswith(".py") and (folder / word).is_file()]
+    named = [word for word in arguments if word.endswith(".py")]
+    # Where nothing can be found, as in a folder of another user, is_file may raise.
+    return [one for one in named if not explain_absence(folder / one) and (folder / one).is_file()]

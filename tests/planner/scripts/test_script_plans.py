@@ -21,6 +21,7 @@ from planner.commands.tune import keep_batch_options
 from planner.exports.head import head_lines
 from planner.report.plans import plan_settings
 from planner.scripts.naming import (
+    code_files,
     command_for,
     describe_trained,
     digest,
@@ -270,6 +271,12 @@ def test_search_goes_on_in_the_study_of_an_earlier_one_only_with_the_same_choice
 
     assert of(32, 64) == of(32, 64)
     assert len({of(32, 64), of(64), of(64, 32), of(64, is_python=False)}) == 4
+
+
+def test_word_that_is_no_name_of_a_file_is_none_of_the_files_of_a_script(tmp_path):
+    """It, and a script in a folder of another user, ended in a traceback of `launch`."""
+    (tmp_path / "train.py").write_text("")
+    assert code_files(["python", "train.py", "x" * 300 + ".py"], tmp_path) == ["train.py"]
 
 
 def test_loader_processes_that_only_the_script_knows_are_not_shown():
