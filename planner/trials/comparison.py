@@ -122,11 +122,14 @@ def telling_rounds(common: Set[int], clean: Set[int], others: Set[int]) -> list[
 
 def _nearest(some: Set[int], others: Set[int]) -> list[tuple[int, int]]:
     """Pair numbers with the nearest of others, each once, the nearest pairs first."""
-    apart = sorted((abs(one - other), one, other) for one, other in product(some, others))
+    shifts = range(-_NEIGHBOURS, _NEIGHBOURS + 1)
+    near = ((abs(shift), one, one + shift) for one, shift in product(some, shifts))
     found: dict[int, int] = {}
-    for distance, one, other in apart:
-        if distance <= _NEIGHBOURS and one not in found and other not in found.values():
+    taken = set[int]()
+    for _, one, other in sorted(near):
+        if other in others and one not in found and other not in taken:
             found[one] = other
+            taken.add(other)
     return sorted(found.items())
 
 
