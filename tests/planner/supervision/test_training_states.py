@@ -56,16 +56,18 @@ def test_interrupted_training_has_ended_when_it_was_last_heard_of(store):
     assert true_state(store, record).ended_at == heard
 
 
+@pytest.mark.parametrize("last", ["heartbeat_at", "started_at"])
 @pytest.mark.parametrize(
     ("silent_s", "state"), [(130, TrainingStatus.INTERRUPTED), (100, TrainingStatus.RUNNING)]
 )
 def test_training_of_an_earlier_boot_is_interrupted_once_it_was_silent_for_long(
-    store, silent_s, state
+    store, silent_s, state, last
 ):
     """Two machines of one name once ended each other's trainings: each took the other's boot for an
-    earlier one of its own."""
+    earlier one of its own. One that was never heard of was last when it started."""
     process = replace(ProcessIdentity.of(), boot_id="before")
-    silent = training(process, heartbeat_at=utc_now() - timedelta(seconds=silent_s))
+    heard = {"heartbeat_at": None, last: utc_now() - timedelta(seconds=silent_s)}
+    silent = training(process, **heard)
     assert true_state(store, silent).state is state
     (stored,) = store.trainings.find()
     assert stored.state is state
