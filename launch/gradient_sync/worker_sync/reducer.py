@@ -105,8 +105,10 @@ class CrossNodeReducer:
             os.eventfd_write(self._descriptors.wakeup, 1)
 
     def _is_bucket_ready(self, number: int) -> bool:
+        if number == 0:
+            return True
         mine = self._ready[(self._state.buckets == number) & self._is_registered]
-        return number == 0 or bool((mine >= self._sum_number).all())
+        return bool((mine >= self._sum_number).all())
 
     def all_reduce(
         self,
