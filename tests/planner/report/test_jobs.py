@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import training_samples
 from sample_plan import NOON
 
 from launch.plan import Plan
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobState
 from planner.records.progress import SearchProgress
 from planner.report.jobs import job_text, jobs_table
 from planner.report.table import Terminal
@@ -20,14 +21,10 @@ SEARCH = SearchProgress(
     trials=1,
     trial=Plan(strategy="threads", node_batch=8),
 )
-JOB = JobRecord(
+JOB = replace(
+    training_samples.JOB,
     id=1,
-    kind=JobKind.TUNE,
-    created_at=NOON,
-    machine="vm",
-    user="ann",
     title="ddlplan tune --use-case simplebig",
-    is_detached=True,
     state=JobState.RUNNING,
     started_at=NOON,
     progress=codec.to_builtins(SEARCH),
