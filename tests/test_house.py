@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -35,44 +36,61 @@ HOMES = {
     "msgspec": "probes/codec.py",
 }
 
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Attributes of syntax that hold statements, or what holds statements."""
 
-def modules(floor: str) -> list[Path]:
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What the tests ask of a file, which nobody changes. Its tree, far larger, is not kept."""
+
+    packages: list[tuple[str, int]]
+    """Every package that the file imports, wherever in it, with the line."""
+
+    packages_when_run: set[str]
+    """The same without what only the check of types imports."""
+
+    names: list[str]
+    """Full names that the file imports, of modules or of things in them."""
+
+    classes: list[str]
+    """Classes that are in no other class and in no function."""
+
+    docstring: str | None
+
+    first_sentences: list[tuple[str, str]]
+    """First sentence of each docstring, with the name of what it describes."""
+
+
+@cache
+def modules(floor: str) -> tuple[Path, ...]:
     found = sorted((ROOT / floor).rglob("*.py"))
     assert found
-    return found
+    return tuple(found)
 
 
 @cache
-def parsed(module: Path) -> ast.Module:
-    """Syntax of a file, which nobody changes: several tests look at every file."""
-    return ast.parse(module.read_text(encoding="utf-8"))
+def source(module: Path) -> Source:
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    when_run = statements_in(node for node in tree.body if not is_for_types(node))
+    statements = when_run + statements_in(node for node in tree.body if is_for_types(node))
+    return Source(
+        packages=[*packages_imported(statements)],
+        packages_when_run={package for package, _ in packages_imported(when_run)},
+        names=[*names_imported(statements)],
+        classes=[node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        docstring=ast.get_docstring(tree),
+        first_sentences=[*first_sentences(tree, statements, module.name)],
+    )
 
 
-def statements_within(node: ast.AST) -> Iterator[ast.stmt]:
+def statements_in(block: Iterable[ast.AST]) -> list[ast.stmt]:
     """Every statement, however deep. Most nodes are in expressions, which hold none."""
-    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-        for inner in getattr(node, block, ()):
-            if isinstance(inner, ast.stmt):
-                yield inner
-            yield from statements_within(inner)
-
-
-@cache
-def statements(module: Path) -> list[ast.stmt]:
-    return [*statements_within(parsed(module))]
-
-
-@cache
-def imported(module: Path) -> list[tuple[str, int]]:
-    """Every package that a file imports, wherever in the file, with the line."""
-    return [*imported_by(statements(module))]
-
-
-@cache
-def packages_when_run(module: Path) -> set[str]:
-    """The same without what only the check of types imports."""
-    body = [node for node in parsed(module).body if not is_for_types(node)]
-    return {name for name, _ in imported_by(statements_within(ast.Module(body, [])))}
+    nodes = [*block]
+    for node in nodes:  # and those that come in the meantime
+        for inner in BLOCKS:
+            nodes += getattr(node, inner, ())
+    return [node for node in nodes if isinstance(node, ast.stmt)]
 
 
 def is_for_types(node: ast.stmt) -> bool:
@@ -82,7 +100,7 @@ def is_for_types(node: ast.stmt) -> bool:
     return False
 
 
-def imported_by(nodes: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
+def packages_imported(nodes: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
     for node in nodes:
         match node:
             case ast.Import(names=names):
@@ -93,13 +111,32 @@ def imported_by(nodes: Iterable[ast.stmt]) -> Iterator[tuple[str, int]]:
                 yield "a relative name", node.lineno
 
 
+def names_imported(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    for node in nodes:
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(package), names=names):
+                yield from (f"{package}.{alias.name}" for alias in names)
+
+
+def first_sentences(
+    tree: ast.Module, nodes: Iterable[ast.stmt], file: str
+) -> Iterator[tuple[str, str]]:
+    for node in (tree, *nodes):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            docstring = ast.get_docstring(node) or ""
+            sentence = docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0]
+            yield getattr(node, "name", file), sentence
+
+
 @pytest.mark.parametrize("floor", FLOORS)
 def test_no_floor_imports_from_one_above(floor):
     above = {*FLOORS[FLOORS.index(floor) + 1 :], "a relative name", "tests", "bench"}
     wrong = [
         f"{module.relative_to(ROOT)}:{line}: {package}"
         for module in modules(floor)
-        for package, line in imported(module)
+        for package, line in source(module).packages
         if package in above
     ]
     assert wrong == []
@@ -111,28 +148,20 @@ def test_library_is_imported_only_where_it_was_promised(package, home):
         str(module.relative_to(ROOT))
         for floor in FLOORS
         for module in modules(floor)
-        if package in packages_when_run(module)
+        if package in source(module).packages_when_run
     }
     assert users, f"nothing imports {package}"
     assert {user for user in users if not user.startswith(home)} == set()
 
 
+@cache
 def home_of(module: Path) -> str:
     """Folder of a module; a door of a root is a folder of its own."""
     name = str(module.relative_to(ROOT))
     return name if name in DOORS else str(module.parent.relative_to(ROOT))
 
 
-def names_imported(module: Path) -> Iterator[str]:
-    """Full names that a file imports from our floors, of modules or of things in them."""
-    for node in statements(module):
-        match node:
-            case ast.Import(names=names):
-                yield from (alias.name for alias in names)
-            case ast.ImportFrom(module=str(package), names=names):
-                yield from (f"{package}.{alias.name}" for alias in names)
-
-
+@cache
 def file_of(name: str) -> Path | None:
     """File of a module, or of the module that holds a thing of this name."""
     for parts in (name.split("."), name.split(".")[:-1]):
@@ -150,7 +179,7 @@ def arrows() -> dict[str, set[str]]:
     for floor in FLOORS:
         for module in modules(floor):
             home = home_of(module)
-            targets = {file_of(name) for name in names_imported(module) if name.startswith(FLOORS)}
+            targets = {file_of(name) for name in source(module).names if name.startswith(FLOORS)}
             found.setdefault(home, set()).update(home_of(file) for file in targets if file)
             found[home].discard(home)
     return found
@@ -179,28 +208,16 @@ def test_folders_are_small(floor):
 def test_every_folder_says_what_it_holds():
     folders = {module.parent for floor in FLOORS for module in modules(floor)}
     inits = [folder / "__init__.py" for folder in folders]
-    assert [
-        file for file in inits if not (file.is_file() and ast.get_docstring(parsed(file)))
-    ] == []
+    assert [file for file in inits if not (file.is_file() and source(file).docstring)] == []
 
 
 def test_no_two_classes_have_the_same_name():
     places: dict[str, list[str]] = {}
     for floor in FLOORS:
         for module in modules(floor):
-            for node in parsed(module).body:
-                if isinstance(node, ast.ClassDef):
-                    places.setdefault(node.name, []).append(str(module.relative_to(ROOT)))
+            for name in source(module).classes:
+                places.setdefault(name, []).append(str(module.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
-
-
-def first_sentences(module: Path) -> Iterator[tuple[str, str]]:
-    """First sentence of each docstring of a file, with the name of what it describes."""
-    for node in (parsed(module), *statements(module)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            docstring = ast.get_docstring(node) or ""
-            name = getattr(node, "name", module.name)
-            yield name, docstring.partition("\n\n")[0].replace("\n", " ").partition(". ")[0]
 
 
 @pytest.mark.parametrize("floor", [*FLOORS, "bench", "examples", "tests"])
@@ -208,7 +225,8 @@ def test_docstrings_say_what_a_thing_is_and_do_not_ask(floor):
     asking = [
         f"{module.relative_to(ROOT)}: {name}: {sentence}"
         for module in modules(floor)
-        for name, sentence in first_sentences(module)
+        if "?" in module.read_text(encoding="utf-8")  # few: no others need to be parsed
+        for name, sentence in source(module).first_sentences
         if sentence.rstrip().endswith("?")
     ]
     assert asking == []
