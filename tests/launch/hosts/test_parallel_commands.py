@@ -18,6 +18,7 @@ from launch.hosts.name_resolution import resolve_all
 from launch.hosts.parallel_commands import run_all
 from launch.mpi.mpirun import find_mpirun
 from launch.mpi.scratch_folder import MpirunScratch
+from launch.system.process_tree import find_descendants
 
 HANG = ["sleep", "1000"]
 
@@ -108,11 +109,10 @@ def test_words_reach_the_program_as_they_are():
 
 
 def test_interrupt_leaves_no_program_behind():
-    before = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
+    before = find_descendants(os.getpid())
     with pytest.raises(KeyboardInterrupt):
         run_all([["true"], HANG], limit_s=60, on_result=interrupt)
-    after = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, check=False)
-    assert len(after.stdout.split()) <= len(before.stdout.split()) + 1  # pgrep itself
+    assert find_descendants(os.getpid()) - before == set()
 
 
 def test_nothing_is_left_of_an_mpirun_whose_ranks_hang(tmp_path, monkeypatch):
