@@ -177,6 +177,7 @@ def test_without_allow_actions_nothing_is_done(showing, routes):
     assert len(actions) >= 8
     assert odd(actions, {403}, lambda route: ask(showing, route)) == []
     assert "--allow-actions" in ask(showing, actions[0]).message
+    assert "every training will be refused" not in showing.err  # it starts none
 
 
 def test_with_a_cookie_only_pages_of_the_server_itself_can_act(server, routes, cookie):

@@ -38,21 +38,16 @@ def test_without_a_database_its_whole_path_is_told_and_root_that_trainings_will_
         assert started.ask("/api/v1/plans").status == 200
 
 
-def test_with_a_database_that_is_there_the_file_of_the_token_is_told_by_its_whole_path(
+def test_with_a_database_the_file_of_the_token_is_told_by_its_whole_path_and_nothing_warned_of(
     tmp_path, own_locks
 ):
     Store.open(str(tmp_path / "mine.db")).close()
     (tmp_path / "token").write_text("t" * 43)
     (tmp_path / "token").chmod(0o600)
     options = ("--db", "mine.db", "--token-file", "token")
-    with serving(tmp_path, *options, has_token_file=False) as started:
+    may_train = ("--allow-actions", "--allow-run-as-root")
+    with serving(tmp_path, *options, *may_train, has_token_file=False) as started:
         told = f"sign in with the token in the file {tmp_path / 'token'}"
         started.wait_for(lambda: told in started.err)
         assert "no database" not in started.err
-        assert REFUSED not in started.err  # it starts none
-
-
-@pytest.mark.skipif(not needs_root_option(os.environ), reason="only root is warned")
-def test_root_that_may_train_is_not_warned(tmp_path, own_locks):
-    with serving(tmp_path, "--allow-actions", "--allow-run-as-root") as started:
         assert REFUSED not in started.err
