@@ -209,18 +209,12 @@ def test_an_address_that_others_can_reach_needs_a_token_file(host):
         serve(ServiceSettings(host=host), on_address=lambda _: pytest.fail("it listens"))
 
 
-def test_a_server_that_others_could_use_is_not_started(tmp_path):
-    (tmp_path / "readable").write_text("a" * 43)
-    (tmp_path / "readable").chmod(0o644)
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "planner", "serve", "--token-file", "readable"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error: ")]
-    assert (ended.stdout, ended.returncode) == ("", 7)
+def test_a_server_that_others_could_use_is_not_started(ddlplan):
+    (ddlplan.folder / "readable").write_text("a" * 43)
+    (ddlplan.folder / "readable").chmod(0o644)
+    ended = ddlplan.run("serve", "--token-file", "readable")
+    (line,) = ended.errors
+    assert (ended.out, ended.code) == ("", 7)
     assert "chmod 600 readable" in line
 
 
