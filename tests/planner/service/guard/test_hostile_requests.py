@@ -171,18 +171,24 @@ def test_nobody_can_say_that_he_is_someone_else(server):
         assert server.ask("/api/v1/plans", host="evil.example", **hostile).status == 421
 
 
-def test_many_wrong_tokens_have_to_wait_and_nobody_else_has_to(tmp_path, own_locks):
-    with serving(tmp_path) as started:
-        replies = [
-            started.ask("/api/v1/plans", token=f"wrong-{n}", x_forwarded_for=f"192.0.2.{n}")
-            for n in range(40)
-        ]
-        assert [reply.status for reply in replies[:10]] == [401] * 10
-        assert replies[-1].status == 429
-        assert 1 <= int(replies[-1].headers["retry-after"]) <= 6
-        assert started.ask("/api/v1/strategies").status == 200
-        assert started.ask("/api/v1/strategies", token=None).status == 401
-        assert started.ask("/?token=wrong", token=None).status == 429
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory, own_locks) -> Iterator[Serving]:
+    """A server without a database, to which nobody has sent a wrong token."""
+    with serving(tmp_path_factory.mktemp("empty")) as started:
+        yield started
+
+
+def test_many_wrong_tokens_have_to_wait_and_nobody_else_has_to(empty):
+    replies = [
+        empty.ask("/api/v1/plans", token=f"wrong-{n}", x_forwarded_for=f"192.0.2.{n}")
+        for n in range(40)
+    ]
+    assert [reply.status for reply in replies[:10]] == [401] * 10
+    assert replies[-1].status == 429
+    assert 1 <= int(replies[-1].headers["retry-after"]) <= 6
+    assert empty.ask("/api/v1/strategies").status == 200
+    assert empty.ask("/api/v1/strategies", token=None).status == 401
+    assert empty.ask("/?token=wrong", token=None).status == 429
 
 
 def test_wrong_tokens_of_a_client_of_ipv4_count_for_no_other_on_a_socket_of_ipv6(tmp_path):
@@ -217,17 +223,17 @@ def test_wrong_tokens_of_a_client_of_ipv4_count_for_no_other_on_a_socket_of_ipv6
     assert [ask_from(f"::ffff:192.0.2.{n}") for n in (1, 1, 2)] == [401, 429, 401]
 
 
-def test_errors_show_nothing_of_the_inside(tmp_path, own_locks):
-    with serving(tmp_path) as started:
-        (tmp_path / "planner.db").write_bytes(b"this is no database at all" * 100)
-        for path in ("/api/v1/plans", "/api/v1/jobs/1", "/api/v1/events"):
-            reply = started.ask(path)
-            assert reply.status == 503
-            for inside in ("planner.db", str(tmp_path), "Traceback", "sqlite", "File "):
-                assert inside not in reply.body.decode()
-        assert "planner.db" in started.err
-        assert "Traceback" not in started.err
-        assert started.ask("/api/v1/strategies").status == 200
+def test_errors_show_nothing_of_the_inside(empty):
+    (empty.folder / "planner.db").write_bytes(b"this is no database at all" * 100)
+    for path in ("/api/v1/plans", "/api/v1/jobs/1", "/api/v1/events"):
+        reply = empty.ask(path)
+        assert reply.status == 503
+        for inside in ("planner.db", str(empty.folder), "Traceback", "sqlite", "File "):
+            assert inside not in reply.body.decode()
+    (line, *_) = [line for line in empty.err.splitlines() if line.startswith("error: ")]
+    assert "planner.db" in line
+    assert "Traceback" not in empty.err
+    assert empty.ask("/api/v1/strategies").status == 200
 
 
 TEXTS = (
