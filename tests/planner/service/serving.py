@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -223,13 +224,19 @@ def sign_in(server: Serving) -> str:
     return reply.headers["set-cookie"].partition(";")[0]
 
 
+@cache
+def _description(server: Serving) -> Any:
+    """The document in which a server describes its answers."""
+    return server.ask("/api/v1/openapi.json").document
+
+
 def check_answer(server: Serving, path: str, reply: Reply) -> None:
     """Hold the answer to a POST against the document in which the server describes it."""
-    described = server.ask("/api/v1/openapi.json").document
+    described = _description(server)
     operation = described["paths"][path]["post"]
     schema = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
     whole = {**schema, "components": described["components"]}
-    jsonschema.validate(reply.document, whole, cls=jsonschema.Draft202012Validator)
+    jsonschema.Draft202012Validator(whole).validate(reply.document)
 
 
 def read_all(connection: socket.socket) -> bytes:

@@ -34,7 +34,7 @@ def schema_of(described, operation: dict[str, Any], status: int) -> dict[str, An
 def check(described, path: str, method: str, reply) -> None:
     operation = described["paths"][path][method]
     schema = schema_of(described, operation, reply.status)
-    jsonschema.validate(reply.document, schema, cls=jsonschema.Draft202012Validator)
+    jsonschema.Draft202012Validator(schema).validate(reply.document)
 
 
 def reading(described) -> list[str]:
