@@ -63,7 +63,6 @@ def test_a_search_goes_on_while_its_server_is_stopped_and_started(ddlplan, cases
     require_server()
     with PostgresServer() as server:
         url = server.make_database()
-        began = time.monotonic()
         search = ddlplan.start(
             *("tune", "--use-case", f"{cases}:Steady", "--budget", "40s", "--trials", 6),
             *("--db", url),
@@ -75,10 +74,10 @@ def test_a_search_goes_on_while_its_server_is_stopped_and_started(ddlplan, cases
                 time.sleep(0.2)
             how()
             time.sleep(4)
+            assert search.poll() is None, "it ended before its server came back"
             server.start()
         ended = ddlplan.end(search)
         assert ended.code == 0, ended.err
-        assert time.monotonic() - began > 8
         numbers = server.execute("SELECT number FROM trials ORDER BY number", url)
         assert [number for (number,) in numbers] == list(range(len(numbers)))
         assert len(server.execute("SELECT id FROM plans", url)) == 1
