@@ -48,7 +48,7 @@ END = """
 try:
         get_signal()
     finally:
-        time.sleep(1.2)  # longer than it takes until a lost signal is raised again
+        time.sleep(0.8)  # longer than it takes until a lost signal is raised again
         print("all is ended", flush=True)
 """
 
@@ -56,7 +56,7 @@ OTHER_EXCEPTION = """
 try:
         get_signal()
     except BaseException as ended:
-        atexit.register(lambda: (time.sleep(1.2), print("at exit", flush=True)))
+        atexit.register(lambda: (time.sleep(0.8), print("at exit", flush=True)))
         raise CancelledError(signal.SIGTERM) from ended
 """
 
