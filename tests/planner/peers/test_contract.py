@@ -170,19 +170,21 @@ def test_tensorflow_serves_nobody_where_it_trains_alone():
     assert places == [0, 1]
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("case", ["Steady", "OwnStep"])
-def test_peer_that_is_installed_trains(peer, case, tmp_path):
-    check_training(peer, case, tmp_path)
+QUICKEST = ("plain", "OwnStep")
+TRAININGS = [
+    pytest.param(name, case, marks=() if (name, case) == QUICKEST else pytest.mark.long)
+    for name in peer_names()
+    for case in ("Steady", "OwnStep")
+]
 
 
-def test_peer_trains_by_the_step_of_a_use_case(tmp_path):
-    """As a LightningModule has one, whose batches are whatever its collation makes."""
-    check_training(load_peer("plain"), "OwnStep", tmp_path)
+@pytest.mark.parametrize(("name", "case"), TRAININGS)
+def test_peer_that_is_installed_trains(name, case, tmp_path):
+    """As the command would start it, on use cases of numbers, one with a step of its own.
 
-
-def check_training(peer, case, tmp_path):
-    """Train as the command would start it, on a use case of numbers."""
+    So has a LightningModule, whose batches are whatever its collation makes.
+    """
+    peer = load_peer(name)
     case = f"{Path(__file__).parents[1] / 'steady_cases.py'}:{case}"
     folder = Path(tempfile.mkdtemp(prefix="p-"))  # short: names of sockets are below it
     setup = make_setup(
