@@ -75,18 +75,15 @@ def browser(origin, tmp_path_factory) -> Iterator[Browser]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_page_asks_no_other_server_and_says_no_error(browser, origin, path):
+def test_a_page_asks_no_other_server_says_no_error_and_can_be_read_without_scripts(
+    browser, origin, path
+):
     browser.open("about:blank")
     browser.errors(), browser.requested_hosts()
     browser.open(f"{origin[0]}{path}")
     assert browser.one("h1").text
     assert browser.errors() == []
     assert browser.requested_hosts() == {origin[0].partition("//")[2]}
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_page_can_be_read_without_scripts(browser, origin, path):
-    browser.open(f"{origin[0]}{path}")
     said = browser.one("main").text
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
