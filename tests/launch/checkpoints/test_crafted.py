@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -52,12 +53,13 @@ class Worker:
         self.schedule.step()
 
 
-@pytest.fixture
-def checkpoint(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    """A checkpoint as it was written, which tests leave as it is."""
     worker = Worker()
     worker.step()
     (member,) = LocalThreadGroup.create([()])
-    writer = CheckpointWriter(tmp_path / "kept", member)
+    writer = CheckpointWriter(tmp_path_factory.mktemp("written") / "kept", member)
     manifest = Manifest(
         use_case="tiny",
         step=1,
@@ -71,6 +73,12 @@ def checkpoint(tmp_path) -> Path:
     path = writer.save(partial(make_part, worker.describe(), [worker.schedule]), manifest)
     writer.close()
     return path
+
+
+@pytest.fixture
+def checkpoint(written, tmp_path) -> Path:
+    """A copy of it, to be changed."""
+    return shutil.copytree(written.parent, tmp_path / "kept") / written.name
 
 
 def sign(path: Path, **changes: Any) -> None:
