@@ -58,36 +58,38 @@ def test_node_with_more_to_do_in_every_step_gets_fewer_samples():
     assert balance_batches([line(0, 0.01), line(0.2, 0.01)], 100) == (60, 40)
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_no_other_shares_are_faster(seed):
-    dice = random.Random(seed)
-    nodes, total = dice.randint(1, 4), dice.randint(8, 24)
-    times = [line(dice.choice([0, dice.random()]), dice.random() + 0.01) for _ in range(nodes)]
-    least = [dice.randint(1, 2) for _ in times]
-    max_batches = [dice.choice([None, dice.randint(6, 24)]) for _ in times]
-    most = [total if limit is None else limit for limit in max_batches]
-    if sum(most) < total:
-        return
-    batches = balance_batches(times, total, limits(least, max_batches))
-    assert sum(batches) == total
-    assert all(low <= n <= high for low, n, high in zip(least, batches, most, strict=True))
-    least = [2] * nodes if 2 * nodes <= total else least
-    assert slowest_s(times, batches) == min(
-        slowest_s(times, way) for way in every_way(total, least, most)
-    )
+def test_no_other_shares_are_faster():
+    for seed in range(300):
+        dice = random.Random(seed)
+        nodes, total = dice.randint(1, 4), dice.randint(8, 24)
+        times = [line(dice.choice([0, dice.random()]), dice.random() + 0.01) for _ in range(nodes)]
+        least = [dice.randint(1, 2) for _ in times]
+        max_batches = [dice.choice([None, dice.randint(6, 24)]) for _ in times]
+        most = [total if limit is None else limit for limit in max_batches]
+        if sum(most) < total:
+            continue
+        batches = balance_batches(times, total, limits(least, max_batches))
+        assert sum(batches) == total, seed
+        within = [low <= n <= high for low, n, high in zip(least, batches, most, strict=True)]
+        assert all(within), seed
+        least = [2] * nodes if 2 * nodes <= total else least
+        shortest_s = min(slowest_s(times, way) for way in every_way(total, least, most))
+        assert slowest_s(times, batches) == shortest_s, seed
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_large_batches_are_dealt_so_that_no_sample_moved_makes_the_step_shorter(seed):
-    dice = random.Random(seed)
-    times = [line(dice.random(), dice.random() / 100 + 1e-4) for _ in range(dice.randint(2, 40))]
-    total = dice.randint(1000, 100_000)
-    batches = balance_batches(times, total)
-    assert sum(batches) == total
-    whole_s = slowest_s(times, batches)
-    last = max(range(len(times)), key=lambda i: times[i].at(batches[i]))
-    others = [t.at(n + 1) for i, (t, n) in enumerate(zip(times, batches, strict=True)) if i != last]
-    assert batches[last] <= 2 or min(others) >= whole_s
+def test_large_batches_are_dealt_so_that_no_sample_moved_makes_the_step_shorter():
+    for seed in range(50):
+        dice = random.Random(seed)
+        count = dice.randint(2, 40)
+        times = [line(dice.random(), dice.random() / 100 + 1e-4) for _ in range(count)]
+        total = dice.randint(1000, 100_000)
+        batches = balance_batches(times, total)
+        assert sum(batches) == total, seed
+        times_s = [time.at(n) for time, n in zip(times, batches, strict=True)]
+        last = times_s.index(max(times_s))
+        more_s = [time.at(n + 1) for time, n in zip(times, batches, strict=True)]
+        del more_s[last]
+        assert batches[last] <= 2 or min(more_s) >= times_s[last], seed
 
 
 def test_each_node_gets_two_samples_where_there_are_enough():
@@ -109,18 +111,19 @@ def test_shares_of_pipelines_are_whole_micro_batches():
     assert balance_batches(twice, 128, whole([8, 8])) == (88, 40)
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_node_without_a_multiple_takes_the_rest_of_the_multiples(seed):
-    dice = random.Random(seed)
-    units = [dice.choice([1, 2, 8]) for _ in range(4)] + [1]
-    times = [StepTime(fixed_s=dice.random(), per_sample_s=0.1 + dice.random()) for _ in units]
-    batch = dice.randint(sum(units) + 10, 300)
-    shares = balance_batches(times, batch, whole(units))
-    assert sum(shares) == batch
-    assert [share % unit for share, unit in zip(shares, units, strict=True)] == [0] * len(units)
-    free = balance_batches(times, batch, limits(units))
-    multiple_s = max(time.per_sample_s * unit for time, unit in zip(times, units, strict=True))
-    assert step_s(times, shares) <= step_s(times, free) + multiple_s
+def test_node_without_a_multiple_takes_the_rest_of_the_multiples():
+    for seed in range(40):
+        dice = random.Random(seed)
+        units = [dice.choice([1, 2, 8]) for _ in range(4)] + [1]
+        times = [StepTime(fixed_s=dice.random(), per_sample_s=0.1 + dice.random()) for _ in units]
+        batch = dice.randint(sum(units) + 10, 300)
+        shares = balance_batches(times, batch, whole(units))
+        assert sum(shares) == batch, seed
+        rests = [share % unit for share, unit in zip(shares, units, strict=True)]
+        assert rests == [0] * len(units), seed
+        free = balance_batches(times, batch, limits(units))
+        multiple_s = max(time.per_sample_s * unit for time, unit in zip(times, units, strict=True))
+        assert step_s(times, shares) <= step_s(times, free) + multiple_s, seed
 
 
 @pytest.mark.parametrize(
@@ -226,13 +229,13 @@ def test_line_that_no_node_has_is_refused(values):
         line(*values)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_samples_within_a_time_are_the_most_that_fit(seed):
-    dice = random.Random(seed)
-    time, limit_s = line(dice.random(), dice.random() / 50 + 1e-6), 2 * dice.random()
-    samples = time.samples_within(limit_s)
-    assert samples == 0 or time.at(samples) <= limit_s
-    assert time.at(samples + 1) > limit_s
+def test_samples_within_a_time_are_the_most_that_fit():
+    for seed in range(100):
+        dice = random.Random(seed)
+        time, limit_s = line(dice.random(), dice.random() / 50 + 1e-6), 2 * dice.random()
+        samples = time.samples_within(limit_s)
+        assert samples == 0 or time.at(samples) <= limit_s, seed
+        assert time.at(samples + 1) > limit_s, seed
 
 
 class Nodes:
