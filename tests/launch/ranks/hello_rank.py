@@ -1,4 +1,4 @@
-"""A rank that says where it is and what it is sent: ``hello_rank [wait | talk | watch | fail]``."""
+"""A rank that says where it is and what it is sent: ``hello_rank [wait | watch | fail]``."""
 
 from __future__ import annotations
 
@@ -43,10 +43,8 @@ def main(what: str) -> None:
     parent = os.getppid()
     if what == "watch":
         watch(ranks)
-    while what in ("wait", "talk", "watch", "fail") and os.getppid() == parent:
+    while what in ("wait", "fail") and os.getppid() == parent:
         time.sleep(0.05)
-        if what == "talk":
-            say(f"rank {ranks.rank} goes on")
 
 
 if __name__ == "__main__":
