@@ -40,7 +40,7 @@ def hosts(tuned, testbed):
     assert bed.left_over() == set()
 
 
-def test_hosts_that_are_faster_together_train_together(hosts, cases):
+def test_hosts_that_are_faster_together_train_together_and_what_each_used_is_stored(hosts, cases):
     tuned, measured, launch = hosts
     measured(1e12)
     case = f"{cases}:Steady"
@@ -50,7 +50,7 @@ def test_hosts_that_are_faster_together_train_together(hosts, cases):
     planned = dry.document["data"]
     assert [node["host"] for node in planned["nodes"]] == ["node1", "node2"]
     assert sum(node["plan"]["node_batch"] for node in planned["nodes"]) == 64
-    ended = launch(case, "--global-batch", "8", "--all-hosts", "--epochs", "2", "--json")
+    ended = launch(case, "--global-batch", "8", "--all-hosts", "--epochs", "5", "--json")
     assert ended.code == 0, ended.err
     data = ended.document["data"]
     assert data["verdict"]["chosen"]["node_batches"] == [4, 4]
@@ -63,12 +63,6 @@ def test_hosts_that_are_faster_together_train_together(hosts, cases):
     assert all(node["step_time"]["per_sample_s"] > 0 for node in job["nodes"])
     assert "node1, node2 train together: " in ended.err
 
-
-def test_what_each_host_used_is_stored_with_the_training(hosts, cases):
-    tuned, measured, launch = hosts
-    measured(1e12)
-    ended = launch(f"{cases}:Steady", "--global-batch", "8", "--all-hosts", "--epochs", "5")
-    assert ended.code == 0, ended.err
     (record,) = tuned.data("runs", "list")
     assert record["state"] == "done"
     assert [host["host"] for host in record["hosts"]] == ["node1", "node2"]
