@@ -31,7 +31,7 @@ from launch.training.averaging.optimizer import _start_momentum
 
 
 class Rows(nn.Module):
-    """PollBackoff rows up, whose gradients are sparse."""
+    """Looks rows up, whose gradients are sparse."""
 
     def __init__(self) -> None:
         super().__init__()
