@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -57,6 +58,9 @@ class CrossNodeReducer:
         self._ready = state.ready[participant]
         self._kinds = state.kinds[participant]
         self._sum_number = 1
+        self._missing: Counter[int] | None = None
+        """Gradients of each bucket that are not ready yet; ``None`` until the step gives the first
+        that is in one. Counted anew in each step: the rank makes the buckets during the first."""
         self._waited_s = 0.0
 
     def register_gradient(self, parameter: nn.Parameter, gradient: Tensor) -> int:
@@ -101,14 +105,20 @@ class CrossNodeReducer:
         """
         fence()  # the gradient before its flag
         self._ready[index] = self._sum_number
-        if self._is_bucket_ready(int(self._state.buckets[index])):
+        if self._is_last_of_bucket(int(self._state.buckets[index])):
             os.eventfd_write(self._descriptors.wakeup, 1)
 
-    def _is_bucket_ready(self, number: int) -> bool:
+    def _is_last_of_bucket(self, number: int) -> bool:
+        """Count a gradient whose flag was just set; return whether its bucket lacks no other."""
         if number == 0:
             return True
-        mine = self._ready[(self._state.buckets == number) & self._is_registered]
-        return bool((mine >= self._sum_number).all())
+        if self._missing is None:
+            is_missing = self._is_registered & (self._ready < self._sum_number)
+            numbers: list[int] = self._state.buckets[is_missing].tolist()
+            self._missing = Counter(numbers)
+        else:
+            self._missing[number] -= 1
+        return self._missing[number] <= 0  # below where the rank made it after they were counted
 
     def all_reduce(
         self,
@@ -195,6 +205,7 @@ class CrossNodeReducer:
         """Wait for every sum. Gradients of the next step may only be written after it."""
         await_events(self._descriptors.sums[self._sum_number % 2])
         self._sum_number += 1
+        self._missing = None
 
     def global_kinds(self, indices: Sequence[int]) -> list[int]:
         """Return the highest kind over all nodes of some gradients of the last sum."""

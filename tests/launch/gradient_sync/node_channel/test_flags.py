@@ -110,6 +110,10 @@ def test_rank_is_woken_where_it_may_begin_with_a_bucket_and_not_for_every_gradie
     assert not wakes_by(reducers[0], 1)
     assert wakes_by(reducers[0], 0)
     assert wakes_by(reducers[1], 1)  # it has nothing else there
+    os.eventfd_write(descriptors.sums[1], 1)  # as the rank does
+    reducers[0].finish()
+    assert not wakes_by(reducers[0], 0)
+    assert wakes_by(reducers[0], 1)
 
 
 def test_signal_in_the_midst_of_another_request_is_not_lost(descriptors, monkeypatch):
