@@ -77,10 +77,9 @@ class Bucket:
         for part in self._parts:
             part.write_back()
 
-    def keep_errors(self) -> Floats:
-        """Make the errors, all zero; give them."""
+    def keep_errors(self) -> None:
+        """Make the errors, all zero."""
         self.errors = np.zeros(_reals(self.flat).size, np.float32)
-        return self.errors
 
     def show_errors(self) -> None:
         """Copy the errors to where the sum usually is, for the workers; round them likewise."""
