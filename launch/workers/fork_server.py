@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from launch.errors import LaunchError
-from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
+from launch.gradient_sync.node_channel.descriptors import SharedDescriptors, anonymous_file
 from launch.process_environment.allocators import allocator_environment
 from launch.process_environment.openmp import wait_environment
 from launch.system.process_end import (
@@ -41,8 +41,9 @@ from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.task import Task
 from probes import codec
 
-_MAX_MESSAGE_BYTES = 1 << 18
-"""Of a task with the names of 4096 hosts; the kernel takes some 200 KiB."""
+_MAX_MESSAGE_BYTES = 4096
+"""Of what owner and server say. A task comes in a file: the names of 4096 hosts may have more than
+the 208 KiB that the kernel takes as one message."""
 
 _MOST_FOLDER_BYTES = 107 - len("/ddlplan-12345678/listener-12345678")
 """Of the folder for temporary files: a socket's path has 107 bytes at most (unix(7)), and loader
@@ -170,9 +171,12 @@ class ForkServer:
             Its process number.
         """
         self.wait_until_ready()
-        numbers = [output, report, permits, *descriptors.numbers()]
-        with contextlib.suppress(BrokenPipeError):  # the server has ended: receiving raises how
-            socket.send_fds(self._socket, [codec.encode(task)], numbers)
+        with os.fdopen(anonymous_file(b"ddlplan-task"), "wb") as document:
+            document.write(codec.encode(task))
+            document.seek(0)  # which writes what is buffered; the worker reads from here
+            numbers = [document.fileno(), output, report, permits, *descriptors.numbers()]
+            with contextlib.suppress(BrokenPipeError):  # the server has ended: receiving raises how
+                socket.send_fds(self._socket, [b"start"], numbers)
         while "started" not in (message := self._receive()):
             self._record_exit(message)
         # The kernel may give a number again; who had it before has been heard by now.
@@ -286,7 +290,7 @@ class _Server:
                 message, numbers = self._receive()
                 if not message:
                     return
-                self._fork(message, numbers)
+                self._fork(numbers)
             if self._wakeup in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup, 4096)
@@ -295,24 +299,24 @@ class _Server:
     def _receive(self) -> tuple[bytes, list[int]]:
         """Receive a request with its descriptors, nothing when the owner has ended."""
         try:
-            received = socket.recv_fds(self._connection, _MAX_MESSAGE_BYTES, 16)
+            received = socket.recv_fds(self._connection, _MAX_MESSAGE_BYTES, 32)
         except ConnectionResetError:  # ended without having read our last message
             return b"", []
         return received[0], received[1]
 
-    def _fork(self, message: bytes, numbers: list[int]) -> None:
+    def _fork(self, numbers: list[int]) -> None:
         owner = os.getpid()
         self._folder = self._folder or _make_socket_folder()
         pid = os.fork()
         if pid == 0:
-            self._run_worker(owner, message, numbers)
+            self._run_worker(owner, numbers)
         os.setpgid(pid, pid)  # here, not in the child: the group exists before the reply
         self._children.add(pid)
         for descriptor in numbers:
             os.close(descriptor)
         self._send({"started": pid})
 
-    def _run_worker(self, owner: int, message: bytes, numbers: list[int]) -> NoReturn:
+    def _run_worker(self, owner: int, numbers: list[int]) -> NoReturn:
         status = 70
         try:
             die_with_parent(owner)
@@ -320,14 +324,15 @@ class _Server:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._connection.close()
             prefer_for_oom_kill()
-            output, report, permits, *shared = numbers
+            document, output, report, permits, *shared = numbers
             for standard in (1, 2):
                 os.dup2(output, standard)
             os.close(output)
             faulthandler.register(DUMP_STACKS, all_threads=True)
             from launch.workers.worker import run
 
-            task = codec.decode(message, Task, source="task", allow_unknown_keys=False)
+            with os.fdopen(document, "rb") as file:
+                task = codec.decode(file.read(), Task, source="task", allow_unknown_keys=False)
             status = run(task, report, permits, SharedDescriptors.from_numbers(shared))
             sys.stdout.flush()
             sys.stderr.flush()

@@ -51,11 +51,11 @@ class SharedDescriptors:
     @classmethod
     def create(cls) -> SharedDescriptors:
         """Open a new set; the caller closes it."""
-        memory = _anonymous_file(b"ddlplan")
+        memory = anonymous_file(b"ddlplan")
         os.ftruncate(memory, REQUEST_BYTES)
         return cls(
             memory=memory,
-            rendezvous=_anonymous_file(b"ddlplan-rendezvous"),
+            rendezvous=anonymous_file(b"ddlplan-rendezvous"),
             barrier_count=os.eventfd(0, os.EFD_CLOEXEC),
             departures=_semaphores(),
             wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
@@ -93,8 +93,8 @@ class SharedDescriptors:
             os.close(descriptor)
 
 
-def _anonymous_file(name: bytes) -> int:
-    """Open a file in memory.
+def anonymous_file(name: bytes) -> int:
+    """Open a file in memory; the caller closes it.
 
     Not by `os`: Python that was built on an old system, as conda's and uv's, has no such call.
     """

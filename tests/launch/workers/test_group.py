@@ -61,8 +61,12 @@ def test_worker_that_leaves_without_a_word_is_a_failure(training):
 
 
 def test_task_of_a_job_of_thousands_of_hosts_reaches_its_worker(training):
-    """The story: beyond 64 KiB it was cut off: the worker ended with exit code 70, and no word."""
-    hosts = tuple(f"node-{number:04}.cluster.example.org" for number in range(4096))
+    """The story: beyond 64 KiB it was cut off: the worker ended with exit code 70, and no word.
+
+    Beyond 208 KiB it was not sent at all: "Message too long".
+    """
+    domain = f"{'long-' * 10}name.cluster.example.org"
+    hosts = tuple(f"node-{number:04}.{domain}" for number in range(4096))
     assert training.failure_of("Leaves", ALONE, hosts=hosts).message == "exit code 3"
 
 
