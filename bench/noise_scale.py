@@ -130,7 +130,7 @@ def _measure_step(
     """Compute the gradient of a batch in unequal shares, before a meter's eyes."""
     samples = iter(batch)
     model.zero_grad()
-    meter.start_step(len(batch))
+    meter.start_step(len(batch), model.parameters())
     for share in SHARES:
         part = case.collate([data[next(samples)] for _ in range(share)])
         meter.begin_part(share / len(batch))

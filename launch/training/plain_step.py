@@ -71,7 +71,7 @@ class PlainStep(TrainStep):
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         meter = self.noise_meter
         if meter is not None:
-            meter.start_step(size.total)
+            meter.start_step(size.total, self.model.parameters())
         self._optimizer.zero_grad()
         if self._staging is not None:
             self._staging.start_step(self._replica.passes_to_final(share))
@@ -82,7 +82,7 @@ class PlainStep(TrainStep):
             meter.take(meter.offer())
         part.divide_gradients(self.model.parameters())
         if meter is not None and meter.awaits_average:
-            meter.add_average(p.grad for p in self.model.parameters() if p.grad is not None)
+            meter.add_average(p.grad for p in meter.watched if p.grad is not None)
         if self._max_norm is not None:
             nn.utils.clip_grad_norm_(self.model.parameters(), self._max_norm)
         self._optimizer.step()

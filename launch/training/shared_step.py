@@ -8,6 +8,7 @@ from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
+from launch.gradient_sync.worker_sync.reducer import trained_parameters
 from launch.local_group.group import LocalGroup
 from launch.local_group.shared_parameters import SharedBuffers
 from launch.plan import Plan
@@ -30,6 +31,7 @@ class SharedStep(TrainStep):
 
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, group: LocalGroup) -> None:
         self.model = model
+        self._trained = trained_parameters(model)
         self.part = Part(group.local_rank, group.size)
         self._group = group
         self._is_first = group.local_rank == 0
@@ -67,7 +69,7 @@ class SharedStep(TrainStep):
 
     def run(self, share: Batch | None, size: BatchSize) -> float:
         if self.noise_meter is not None:
-            self.noise_meter.start_step(size.total)
+            self.noise_meter.start_step(size.total, self._trained)
         self._averager.start_step(self._replica.passes_to_final(share))
         with self._averager.track_uses():
             part = self._replica.gradients(share, size)

@@ -75,12 +75,13 @@ class NoiseMeter:
     before the next `offer`.
 
     Args:
-        model: Whose trained parameters this worker computes gradients of.
+        model: What is trained.
         is_first: Whether this is the node's first worker.
         cost_limit: See `COST_LIMIT`; with 1 every step is measured.
 
     Attributes:
         is_measuring: Whether this step is measured.
+        watched: Parameters whose gradients are seen in the last measured step.
     """
 
     def __init__(
@@ -90,7 +91,6 @@ class NoiseMeter:
         is_first: bool,
         cost_limit: float,
     ) -> None:
-        self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._is_first = is_first
         self._cost_limit = cost_limit
         decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
@@ -106,6 +106,7 @@ class NoiseMeter:
         """Time of the measurement that is being made."""
         self._batch = 0
         self.is_measuring = False
+        self.watched: list[nn.Parameter] = []
         self._handles: list[RemovableHandle] = []
         self._norms: list[Tensor] = []
         self._seen: set[int] = set()
@@ -134,12 +135,13 @@ class NoiseMeter:
         is_new, self._is_new = self._is_new, False
         return is_new
 
-    def start_step(self, batch: int, *, watches: bool = True) -> None:
+    def start_step(self, batch: int, watched: Iterable[nn.Parameter] = ()) -> None:
         """Begin a step.
 
         Args:
             batch: Samples of all nodes.
-            watches: Whether each backward pass of the step is a part; else `add_part` is called.
+            watched: Parameters that the step updates, where each of its backward passes is a part;
+                none where `add_part` is called. Those that are frozen now are left out.
         """
         now = time.perf_counter()
         if self._started is not None and self._steps > 1:
@@ -159,13 +161,13 @@ class NoiseMeter:
         if not self.is_measuring:
             return
         self._squares, self._parts, self._shares, self._share = 0.0, 0, 0.0, None
-        if watches:
-            self._handles = [
-                parameter.register_hook(  # type: ignore[no-untyped-call]
-                    self._make_hook(number)
-                )
-                for number, parameter in enumerate(self._parameters)
-            ]
+        self.watched = [parameter for parameter in watched if parameter.requires_grad]
+        self._handles = [
+            parameter.register_hook(  # type: ignore[no-untyped-call]
+                self._make_hook(number)
+            )
+            for number, parameter in enumerate(self.watched)
+        ]
         self._measured_s += time.perf_counter() - now
 
     def begin_part(self, share: float) -> None:

@@ -131,7 +131,7 @@ class PipelineStep(TrainStep):
 
     def run(self, share: Batch | None, batch: BatchSize) -> float:
         if self.noise_meter is not None:
-            self.noise_meter.start_step(batch.total, watches=False)
+            self.noise_meter.start_step(batch.total)
         self._whole.release_copies(self._others)
         losses, weights = sums = self._sums[self._steps % 2]
         self._steps += 1

@@ -87,6 +87,31 @@ class Normalised(Still):
         return nn.Sequential(nn.Linear(8, 12), nn.BatchNorm1d(12), nn.Linear(12, CLASSES))
 
 
+class WeightsAlone(Still):
+    """The biases are frozen."""
+
+    def model(self):
+        model = super().model()
+        for parameter in model.parameters():
+            parameter.requires_grad_(parameter.dim() > 1)
+        return model
+
+
+class WeightsFromTheFirstStepOn(Still):
+    """The weights are frozen before the first step, and the biases from then on."""
+
+    def model(self):
+        model = super().model()
+        for parameter in model.parameters():
+            parameter.requires_grad_(parameter.dim() == 1)
+        return model
+
+    def step(self, model, batch):
+        for parameter in model.parameters():
+            parameter.requires_grad_(parameter.dim() > 1)
+        return super().step(model, batch)
+
+
 def true_scale(case: UseCase, seed: int) -> float:
     """Give the noise scale of all samples there are, by the gradient of each of them."""
     torch.manual_seed(seed)
@@ -96,7 +121,7 @@ def true_scale(case: UseCase, seed: int) -> float:
     for point, target in data:
         model.zero_grad()
         case.loss(model(point[None]), torch.tensor([target])).backward()
-        parts = [p.grad.flatten() for p in model.parameters()]
+        parts = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
         gradients.append(torch.cat(parts).double())
     every = torch.stack(gradients)
     mean = every.mean(0)

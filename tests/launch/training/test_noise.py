@@ -73,6 +73,11 @@ def test_scale_is_taken_before_the_norm_is_limited(training):
     assert_true(measured(training, PARTS, "ClippedStill"), "Still")
 
 
+def test_scale_is_that_of_the_parameters_that_are_trained_now(training):
+    """The story: a layer that a step froze ended the training; the parts lacked a thawed one."""
+    assert_true(measured(training, PARTS, "WeightsFromTheFirstStepOn"), "WeightsAlone")
+
+
 def test_parts_count_by_their_weight(training):
     """Samples of weight 0 are none; the rest is scaled by what all weigh."""
     for plan in (replace(MIXED, micro_batches=1), PARTS):
