@@ -36,12 +36,11 @@ class ErrorFeedback:
     def restore(self, errors: Iterable[tuple[str, Tensor]]) -> bool:
         """Take over errors by parameter; return whether the wire format can."""
         if self._is_source:
+            gradients: dict[str, list[Tensor]] = {}
             for reducer in self._reducers:
-                for _, gradient in reducer.gradients():
-                    gradient.zero_()
+                for name, gradient in reducer.gradients():
+                    gradients.setdefault(name, []).append(gradient.zero_())
             for name, error in errors:
-                for reducer in self._reducers:
-                    for known, gradient in reducer.gradients():
-                        if known == name:
-                            gradient.copy_(error)
+                for gradient in gradients.get(name, ()):
+                    gradient.copy_(error)
         return self._rank.take_errors()
