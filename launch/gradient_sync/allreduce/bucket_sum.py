@@ -48,7 +48,9 @@ class BucketSum(ABC):
         self._comm = comm
         self.max_in_flight = max_in_flight
         self._in_flight: list[PendingSum] = []
-        self._highest_tag = int(comm.Get_attr(MPI.TAG_UB) or 0)
+        # Of the world, which alone has to have it: a communicator that was split from it has none
+        # (https://github.com/open-mpi/ompi/issues/11970).
+        self._highest_tag = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0)
         self._tag = 0
         self._sent_bytes = 0
 
