@@ -15,6 +15,7 @@ from launch.reports import Warned, Working
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api.launching import prepare_launch
+from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, TrainingFailedError, UsageError
 from planner.jobs.hosts import Hosts
@@ -87,7 +88,7 @@ def compare(
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     for name in request.peers:
         load_peer(name)
-    ours = _launch_request(request, db, hosts)
+    ours = _launch_request(request, db, hosts, listener, cancellation)
     prepared = prepare_launch(
         ours,
         db=db,
@@ -113,11 +114,17 @@ def compare(
         return _compare_on_hosts(request, prepared, hosts, listener, cancellation)
 
 
-def _launch_request(request: CompareRequest, db: str, hosts: Hosts) -> LaunchRequest:
+def _launch_request(
+    request: CompareRequest,
+    db: str,
+    hosts: Hosts,
+    listener: Listener,
+    cancellation: Cancellation,
+) -> LaunchRequest:
     """Give the launch of ours: the plan that was found for the batch, where there is one."""
     batch, found = request.batch_size, request.plan_id
     if batch is not None and found is None and hosts.is_local:
-        found = _find_plan_for(batch, request, db)
+        found = _find_plan_for(batch, request, db, listener, cancellation)
     return LaunchRequest(
         workload=request.workload,
         epochs=_ENDLESS,
@@ -148,12 +155,19 @@ def check_on_cpu(plans: Iterable[tuple[int | None, Plan]]) -> None:
             )
 
 
-def _find_plan_for(batch: int, request: CompareRequest, db: str) -> int | None:
+def _find_plan_for(
+    batch: int,
+    request: CompareRequest,
+    db: str,
+    listener: Listener,
+    cancellation: Cancellation,
+) -> int | None:
     """Find the best plan of this machine with a batch; ``None`` without one that is not stale."""
     here, software = probe(quick=True), current_software()
     try:
         with Store.open(db, create=False) as store:
-            known = store.plans.find(request.workload.use_case, here.node)
+            known_as = find_known_place(store, request.workload, listener, cancellation)
+            known = store.plans.find(known_as, here.node)
     except NoDatabaseError:
         return None
     fresh = [

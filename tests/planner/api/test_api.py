@@ -19,6 +19,7 @@ from planner.api import (
     Cancellation,
     CancelledError,
     CheckpointConfig,
+    CompareRequest,
     HostAccess,
     Hosts,
     LaunchRequest,
@@ -31,10 +32,11 @@ from planner.api import (
     probe,
     tune,
 )
+from planner.api.comparing import _launch_request
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
 from planner.exit_codes import classify_error
 from planner.store import Store
-from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted, ignore
 from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
@@ -156,13 +158,17 @@ def copy_cases(folder):
 @pytest.mark.long
 @pytest.mark.usefixtures("tuned_here")
 def test_use_case_that_was_copied_keeps_its_plans(folder):
-    """It was known by its path: a copy had no plans, and its search began from nothing."""
+    """It was known by its path: a copy had no plans, and its search began from nothing. A
+    comparison with the batch of a plan said that there was none."""
     copy = copy_cases(folder)
     prepared = prepare_launch(LaunchRequest(workload=copy))
     assert prepared.job.workload == copy
     assert prepared.plans[0].stored.id == plans.find_best(copy.use_case).stored.id == 1
     named = prepare_launch(LaunchRequest(workload=copy, plan_id=1))
     assert named.plans[0].stored == prepared.plans[0].stored
+    batch = prepared.plans[0].stored.plan.node_batch
+    compared = CompareRequest(workload=copy, peers=("plain",), batch_size=batch)
+    assert _launch_request(compared, "planner.db", HERE, ignore, Cancellation()).plan_id == 1
     trials = len(plans.find_trials())
     found = tune(TuneRequest(workload=copy, budget_s=300, trials=0))
     assert found.plan.study_id == 1  # it went on with the study
