@@ -46,7 +46,7 @@ class ProcessIdentity:
             boot_id=read_boot_id(root),
             pid=pid,
             started_ticks=int(fields[_START_FIELD]),
-            pid_namespace=_read_namespace(root),
+            pid_namespace=read_pid_namespace(root),
         )
 
     def is_alive(self, root: Path = ROOT) -> bool | None:
@@ -55,7 +55,7 @@ class ProcessIdentity:
         ``None`` where this process cannot tell: the other is of another boot, which may be that of
         another machine with the same name, or of another container, or hidden from this user.
         """
-        if self.boot_id != read_boot_id(root) or self.pid_namespace != _read_namespace(root):
+        if self.boot_id != read_boot_id(root) or self.pid_namespace != read_pid_namespace(root):
             return None
         fields = _read_stat(self.pid, root)
         if fields is None:
@@ -77,7 +77,8 @@ def read_boot_id(root: Path = ROOT) -> str:
     return (read_text(root / "proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def _read_namespace(root: Path) -> str:
+def read_pid_namespace(root: Path = ROOT) -> str:
+    """Read which numbers of processes this process sees; empty where the kernel does not say."""
     try:
         return str((root / "proc/self/ns/pid").readlink())
     except OSError:

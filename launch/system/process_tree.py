@@ -130,6 +130,17 @@ def find_marked(variable: str, value: str) -> set[int]:
     return found
 
 
+def find_users(folder: Path) -> set[int]:
+    """Find the processes that work in a folder, or have its name in their environment."""
+    name, found = os.fsencode(folder.name), set[int]()
+    for pid in list_pids():
+        process = Path("/proc", str(pid))
+        with contextlib.suppress(OSError):
+            if name in (process / "environ").read_bytes() + bytes((process / "cwd").readlink()):
+                found.add(pid)
+    return found
+
+
 def _find_ended() -> int | None:
     """Find a child that has ended, without reaping it."""
     try:

@@ -8,11 +8,22 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from launch.system.process_identity import read_boot_id
+from launch.system.process_identity import read_boot_id, read_pid_namespace
+from launch.system.process_tree import find_users
 
-_PREFIX = "ddlplan-"
+PREFIX = "ddlplan-"
+"""Begin of the names of all such folders."""
+
+_BEING_REMOVED = ".being-removed"
+"""End of the name of a folder that nobody has any more: whoever finds what is left of it may remove
+that, also where nothing else in it says so by now."""
+
+_OWNER, _PROCESSES = ".owner-", ".processes-"
+"""Begins of the names of lock files: of a folder that only those who have the lock use, and of one
+that other processes use as well."""
 
 
 class TemporaryFolder:
@@ -29,9 +40,9 @@ class TemporaryFolder:
 
     def __init__(self, parent: str | None = None) -> None:
         place = tempfile.gettempdir() if parent is None else parent
-        _remove_abandoned(Path(place))
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
-        self.locks = _lock(self.path)
+        remove_abandoned(Path(place))
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+        self.locks = _lock(self.path, _owner_name())
         """Descriptors for programs that are started to use the folder: it stays while they have
         them. None where there can be no lock; then only the owner removes it."""
 
@@ -43,49 +54,118 @@ class TemporaryFolder:
 
     def close(self) -> None:
         """Remove the folder."""
-        for descriptor in self.locks:  # first: NFS keeps a folder with a file that is open
-            os.close(descriptor)
-        self.locks = ()
-        shutil.rmtree(self.path, ignore_errors=True)
+        locks, self.locks = self.locks, ()
+        remove_folders([self.path], locks)
 
 
-def _lock(folder: Path) -> tuple[int, ...]:
+def lock_for_processes(folder: Path) -> tuple[int, ...]:
+    """Lock a folder that processes use which are not given the lock, or close it.
+
+    It stays while somebody has the lock, and after that while a process works in the folder or has
+    its name in its environment: those of users' programs outlive who has started them.
+
+    Returns:
+        Descriptors. None where there can be no lock; then only the owner removes the folder.
+    """
+    return _lock(folder, _processes_name())
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether there is a folder of this user, and no link to one."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
+def remove_folders(folders: Iterable[Path], opened: Iterable[int] = ()) -> None:
+    """Remove folders with all in them, also folders that are closed to their owner.
+
+    Args:
+        folders: Nobody else needs them any more.
+        opened: Descriptors of files in them, which are closed.
+    """
+    doomed = [_rename_for_removal(folder) for folder in folders]
+    for descriptor in opened:  # first: NFS keeps a folder with a file that is open
+        os.close(descriptor)
+    for folder in doomed:
+        _open_to_owner(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove the folders in a place of which it is sure that nobody has them any more."""
+    with contextlib.suppress(OSError):
+        for folder in place.glob(f"{PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if is_own_folder(folder) and _is_abandoned(folder):
+                    remove_folders([folder])  # what others are removing too does no harm
+
+
+def _is_abandoned(folder: Path) -> bool:
+    if folder.suffix == _BEING_REMOVED:
+        return True
+    names = [file.name for file in folder.iterdir() if file.name.startswith((_OWNER, _PROCESSES))]
+    match names:
+        case [name] if name == _owner_name():
+            return _can_lock(folder / name)
+        case [name] if name == _processes_name():
+            return _can_lock(folder / name) and not find_users(folder)
+    return False  # it is being made, or there are users of other kernels or containers
+
+
+def _can_lock(file: Path) -> bool:
+    descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)  # before the folder is removed, for NFS
+    return True
+
+
+def _lock(folder: Path, name: str | None) -> tuple[int, ...]:
     """Lock a new folder; its file has its name only once it is locked."""
-    boot_id, nameless = read_boot_id(), folder / ".owner"
-    if not boot_id:
+    if name is None:
         return ()
+    file = folder / f"{name}.new"
     with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        descriptor = os.open(nameless, flags, 0o600)
+        descriptor = os.open(file, flags, 0o600)
         opened.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        nameless.rename(_lock_file(folder, boot_id))
+        file.rename(folder / name)
         opened.pop_all()
         return (descriptor,)
     return ()
 
 
-def _remove_abandoned(place: Path) -> None:
-    """Remove the folders in a place of which it is sure that nobody has them any more."""
-    if not (boot_id := read_boot_id()):
-        return
-    with contextlib.suppress(OSError):
-        for folder in place.glob(f"{_PREFIX}*"):
-            with contextlib.suppress(OSError):
-                _remove_if_abandoned(folder, _lock_file(folder, boot_id))
+def _owner_name() -> str | None:
+    """Name the lock file of a folder of this boot; ``None`` where the kernel does not say which."""
+    boot_id = read_boot_id()
+    return f"{_OWNER}{boot_id}" if boot_id else None
 
 
-def _remove_if_abandoned(folder: Path, lock_file: Path) -> None:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        return
-    descriptor = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    finally:
-        os.close(descriptor)  # as in `close`; to remove what others are removing does no harm
-    shutil.rmtree(folder, ignore_errors=True)
+def _processes_name() -> str | None:
+    """Name that of a folder whose processes can be found by those of this container alone."""
+    boot_id, namespace = read_boot_id(), read_pid_namespace()
+    return f"{_PROCESSES}{boot_id}-{namespace}" if boot_id and namespace else None
 
 
-def _lock_file(folder: Path, boot_id: str) -> Path:
-    return folder / f".owner-{boot_id}"
+def _rename_for_removal(folder: Path) -> Path:
+    if folder.suffix != _BEING_REMOVED:
+        with contextlib.suppress(OSError):
+            return folder.rename(f"{folder}{_BEING_REMOVED}")
+    return folder
+
+
+def _open_to_owner(folder: Path) -> None:
+    """Let its owner remove what is in a folder, such as the working folder of an overlay."""
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            if not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.chmod(0o700)

@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
-from launch.system.temporary_folder import TemporaryFolder
+from launch.system.temporary_folder import TemporaryFolder, lock_for_processes, remove_abandoned
 
+WAITS = "import sys; sys.stdin.read()"
 OWNER = """
 import subprocess, sys
 from launch.system.temporary_folder import TemporaryFolder
@@ -75,6 +77,53 @@ def test_folder_that_may_be_in_use_stays(reason, tmp_path, monkeypatch):
     (left / "file").touch()
     TemporaryFolder(str(tmp_path)).close()
     assert (left / "file").exists()
+
+
+@pytest.mark.parametrize("remover", ["its owner", "who finds it"])
+def test_folder_whose_removal_was_cut_short_is_removed_by_the_next_one(
+    remover, tmp_path, monkeypatch
+):
+    """What said that nobody had it any more had gone, and the rest stayed for ever."""
+
+    def remove_lock_alone(folder: Path, *, ignore_errors: bool) -> None:
+        for lock in folder.glob(".owner-*"):
+            lock.unlink()
+
+    folder = TemporaryFolder(str(tmp_path))
+    (folder.path / "worker0.log").touch()
+    with monkeypatch.context() as killed:
+        killed.setattr("launch.system.temporary_folder.shutil.rmtree", remove_lock_alone)
+        if remover == "its owner":
+            folder.close()
+        else:
+            leave(folder)
+            remove_abandoned(tmp_path)
+    (left,) = tmp_path.iterdir()
+    assert [file.name for file in left.iterdir()] == ["worker0.log"]
+    TemporaryFolder(str(tmp_path)).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("use", ["environment", "current folder"])
+def test_folder_stays_while_a_process_that_was_not_given_its_lock_uses_it(use, tmp_path):
+    """Scripts and peers start processes that outlive who started them and have no lock."""
+    folder = Path(mkdtemp(prefix="ddlplan-script-", dir=tmp_path))
+    (folder / "work" / "work").mkdir(parents=True)
+    (folder / "work" / "work").chmod(0o000)  # as an overlay leaves it
+    (lock,) = lock_for_processes(folder)
+    is_named = use == "environment"
+    user = subprocess.Popen(
+        [sys.executable, "-c", WAITS],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": f"{folder}/tmp"} if is_named else None,
+        cwd=None if is_named else folder,
+    )
+    os.close(lock)
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
+    user.communicate()
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_file_in_a_folder_is_open_when_it_is_removed(tmp_path, monkeypatch):
