@@ -88,6 +88,7 @@ class ScriptProcess:
             folder=str(view.path),
             layers=view.layers,
             private=tuple(map(str, view.private)),
+            locks=view.locks,
             cores=cores,
             output=writing,
         )
@@ -97,7 +98,7 @@ class ScriptProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                pass_fds=(writing,),
+                pass_fds=(writing, *view.locks),
                 start_new_session=True,  # Ctrl-C is for us, and we tell it
             )
         finally:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.scripts.private_view import cover
-from launch.scripts.working_folder import remove_folder
 from launch.system.process_end import die_with_parent, prefer_for_oom_kill
 from launch.system.process_tree import (
     adopt_orphans,
@@ -34,6 +33,7 @@ from launch.system.process_tree import (
     send_signal,
 )
 from launch.system.session import defer_signals
+from launch.system.temporary_folder import remove_folders
 from probes import codec
 
 INTERRUPT_S, GRACE_S = 1.5, 1.5
@@ -57,6 +57,9 @@ class ScriptRequest:
 
     private: tuple[str, ...]
     """Folders that are removed in the end: who started it may be gone by then."""
+
+    locks: tuple[int, ...] = ()
+    """Inherited descriptors of files in them."""
 
     cores: tuple[int, ...] = ()
     output: int
@@ -144,8 +147,7 @@ def main() -> None:
     finally:
         with defer_signals():
             end_descendants(grace_s=0.0)
-            for private in request.private:
-                remove_folder(Path(private))
+            remove_folders(map(Path, request.private), request.locks)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,12 @@ from functools import partial
 from pathlib import Path
 
 from launch.errors import ScriptError
+from launch.system.temporary_folder import (
+    PREFIX,
+    lock_for_processes,
+    remove_abandoned,
+    remove_folders,
+)
 
 _MOST_COPIED_BYTES = 512 << 20
 _TRY_LIMIT_S = 20.0
@@ -39,6 +45,9 @@ class WorkingFolder:
     private: tuple[Path, ...]
     """What is removed afterwards, the folder for temporary files with it."""
 
+    locks: tuple[int, ...] = ()
+    """Descriptors of the files in them that say that somebody will remove them."""
+
     layers: tuple[str, str] | None = None
     """Folders of the overlay that covers ``path``; ``None`` where none does."""
 
@@ -58,15 +67,24 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
     """
     folder = folder.resolve()
     with _refusing_unwritable():
-        private = Path(tempfile.mkdtemp(prefix="ddlplan-script-"))
+        remove_abandoned(Path(tempfile.gettempdir()))
+        private = Path(tempfile.mkdtemp(prefix=f"{PREFIX}script-"))
     temporary, layers = private / "tmp", (private / "upper", private / "work")
+    locks: tuple[int, ...] = ()
     try:
         with _refusing_unwritable():
             if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
-                temporary = Path(tempfile.mkdtemp(prefix="ddlplan-", dir=_SHORT_FOLDER))
+                remove_abandoned(Path(_SHORT_FOLDER))
+                # Of the same name, which the script's processes have in their environment.
+                short = Path(_SHORT_FOLDER, private.name)
+                short.mkdir(mode=0o700)
+                temporary = short
+                locks += lock_for_processes(temporary)
             for one in (temporary, *layers):
                 one.mkdir(exist_ok=True)
-        made = partial(WorkingFolder, temporary=temporary, private=(private, temporary))
+        locks += lock_for_processes(private)
+        both = (private, temporary)
+        made = partial(WorkingFolder, temporary=temporary, private=both, locks=locks)
         if in_place:
             yield made(path=folder)
             return
@@ -94,8 +112,7 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
             ) from error
         yield made(path=copy)
     finally:
-        for one in (private, temporary):
-            remove_folder(one)
+        remove_folders((private, temporary), locks)
 
 
 @contextmanager
@@ -108,17 +125,6 @@ def _refusing_unwritable() -> Iterator[None]:
             f"no folder for the script's temporary files can be made ({error}): set TMPDIR to one "
             f"that can be written, whose path has at most {most_bytes} bytes"
         ) from error
-
-
-def remove_folder(private: Path) -> None:
-    """Remove all, also folders that the overlay or the script has closed to their owner."""
-    for parent, folders, _ in os.walk(private):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                with contextlib.suppress(OSError):
-                    path.chmod(0o700)
-    shutil.rmtree(private, ignore_errors=True)
 
 
 def _find_special(folder: str, names: list[str]) -> list[str]:

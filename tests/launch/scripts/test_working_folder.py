@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,15 @@ import pytest
 from launch.errors import ScriptError
 from launch.scripts.private_view import has_mounts_below
 from launch.scripts.working_folder import _can_cover, open_working_folder
+
+OWNER = """
+import sys
+from pathlib import Path
+from launch.scripts.working_folder import open_working_folder
+with open_working_folder(Path(sys.argv[1]), in_place=True) as view:
+    print(view.temporary, flush=True)
+    sys.stdin.read()
+"""
 
 
 def test_folder_that_holds_the_temporary_files_is_told_by_its_reason(
@@ -57,6 +68,31 @@ def test_sockets_have_room_in_the_folder_for_temporary_files(
         (view.temporary / "pymp-12345678").mkdir()
         one.bind(str(view.temporary / "pymp-12345678" / "listener-12345678"))
     assert not view.temporary.exists()
+
+
+@pytest.mark.parametrize("name", ["", "x" * 50])
+def test_folders_of_a_killed_command_are_removed_by_the_next_one(
+    name: str, tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """They stayed for ever where its supervisor was killed as well."""
+    place = temporary / name
+    place.mkdir(exist_ok=True)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)],
+        env={**os.environ, "TMPDIR": str(place)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert owner.stdout is not None
+    left = Path(os.fsdecode(owner.stdout.readline().strip()))
+    owner.kill()
+    owner.communicate()
+    assert left.is_dir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    with open_working_folder(tmp_path, in_place=True) as view:
+        assert not left.exists()
+        assert list(place.iterdir()) == [view.private[0]]
+    assert list(place.iterdir()) == []
 
 
 def test_what_is_no_file_is_left_out_of_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
