@@ -17,7 +17,6 @@ import contextlib
 import os
 import platform
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -41,6 +40,12 @@ from launch.system.process_tree import (
     send_signal,
 )
 from launch.system.session import defer_signals
+from launch.system.temporary_folder import (
+    is_own_folder,
+    lock_for_processes,
+    remove_abandoned,
+    remove_folders,
+)
 from launch.use_cases._imports import find_malicious_release
 from probes import codec
 
@@ -134,16 +139,21 @@ class PeerSupervisor:
         self._pipe = self._folder / platform.node()
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
         """By the log of each."""
+        self._opened: tuple[int, ...] = ()
+        """Descriptors of files in the folder."""
 
     def run(self) -> None:
         """Look after them until stdin ends."""
         adopt_orphans()
+        remove_abandoned(self._folder.parent)
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        if (owner := self._folder.stat().st_uid) != os.geteuid():
-            raise PermissionError(f"{self._folder} belongs to user {owner}")
+        if not is_own_folder(self._folder):
+            raise PermissionError(f"{self._folder} is no folder of user {os.geteuid()}")
+        self._opened += lock_for_processes(self._folder)
         os.mkfifo(self._pipe, 0o600)
         # Open for writing as well: it never ends, and no script waits for a reader.
         reports = os.open(self._pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._opened += (reports,)
         try:
             if (refusal := self._find_refusal()) is not None:
                 _write(CommandEnded(code=1, log_tail=refusal).encode())
@@ -152,13 +162,14 @@ class PeerSupervisor:
             self._look(reports)
         finally:
             self.end()
-            os.close(reports)
 
     def end(self) -> None:
         """End them, in bounded time, and remove the folder."""
         with defer_signals():
             self._end()
-            shutil.rmtree(self._folder, ignore_errors=True)
+            if is_own_folder(self._folder):
+                opened, self._opened = self._opened, ()
+                remove_folders([self._folder], opened)
 
     def _find_refusal(self) -> str | None:
         """Give why nothing may be started on this host, in one line."""

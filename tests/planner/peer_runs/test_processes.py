@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -14,14 +15,21 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launch.system.temporary_folder import remove_abandoned
 from launch.workers.log import find_cause
 from planner.peer_runs.processes import (
     PeerFailedError,
     PeerProcesses,
     SupervisedHost,
 )
-from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
+from planner.peer_runs.supervisor import (
+    TOKEN_VARIABLE,
+    PeerSupervisor,
+    SupervisedCommand,
+    SupervisorRequest,
+)
 from planner.peers._reports import PeerBegun, PeerStepDone
+from probes import codec
 
 GUARD_S = 120.0
 
@@ -142,6 +150,39 @@ def test_a_stopped_peer_ends_with_its_owner_though_its_supervisor_was_killed(tmp
         assert len(inside(tmp_path)) == 2
     assert not inside(tmp_path)
     assert not (tmp_path / "peer").exists()
+
+
+def test_the_end_of_what_a_killed_supervisor_left_removes_no_folder_of_another_user(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "peer"
+    folder.mkdir()
+    owner = folder.stat().st_uid
+    supervisor = PeerSupervisor(request(tmp_path, COUNTING))
+    with monkeypatch.context() as other:
+        other.setattr("os.geteuid", lambda: owner + 1)
+        supervisor.end()
+    assert folder.exists()
+    supervisor.end()
+    assert not folder.exists()
+
+
+def test_the_folder_of_a_killed_supervisor_is_removed_by_the_next_command(tmp_path):
+    """It stayed for ever where who had started it was killed as well."""
+    folder = tmp_path / "ddlplan-0123456789ab"
+    asked = SupervisorRequest(token=folder.name, folder=str(folder))
+    program = [sys.executable, "-m", "planner.peer_runs.supervisor"]
+    supervisor = subprocess.Popen(program, stdin=subprocess.PIPE)
+    assert supervisor.stdin is not None
+    supervisor.stdin.write(codec.encode(asked) + b"\n")
+    supervisor.stdin.flush()
+    wait_until((folder / platform.node()).exists, "it does not begin")
+    remove_abandoned(tmp_path)
+    assert folder.is_dir()
+    supervisor.kill()
+    supervisor.communicate()
+    remove_abandoned(tmp_path)
+    assert not folder.exists()
 
 
 def test_processes_that_do_not_want_to_end_are_killed_though_a_signal_comes_meanwhile(tmp_path):
