@@ -100,36 +100,41 @@ class PeerLauncher:
         Raises:
             PeerFailedError: A host is lost.
         """
+        return PeerProcesses(
+            self.make_requests(peer, setup),
+            ssh_config=self._mpi.ssh_config,
+            on_poll=self._on_poll,
+        )
+
+    def make_requests(self, peer: Peer, setup: PeerSetup) -> list[SupervisedHost]:
+        """Give what each machine starts of a peer: each of them once, as it has one folder."""
         threads = {} if setup.threads is None else {_THREADS: str(setup.threads)}
-        starts = peer.starts(setup)
+        first_host = 0 if self._starts_here else None
+        starts = [(first_host if one.host is None else one.host, one) for one in peer.starts(setup)]
         wanted: list[tuple[Host | None, str | None, list[PeerStart]]] = [
             (
                 None if self._starts_here and number == 0 else one.host,
                 one.address,
-                [start for start in starts if start.host == number],
+                [start for host, start in starts if host == number],
             )
             for number, one in enumerate(self._hosts)
         ]
-        if here := [start for start in starts if start.host is None]:
+        if here := [start for host, start in starts if host is None]:
             wanted.append((None, None, here))
-        return PeerProcesses(
-            [
-                SupervisedHost(
-                    host=host,
-                    request=SupervisorRequest(
-                        token=setup.folder.name,
-                        folder=str(setup.folder),
-                        address=address,
-                        commands=tuple(_command(start, threads) for start in of_host),
-                        modules=peer.modules,
-                        listens_everywhere=peer.listens_everywhere and not self._is_local,
-                    ),
-                )
-                for host, address, of_host in wanted
-            ],
-            ssh_config=self._mpi.ssh_config,
-            on_poll=self._on_poll,
-        )
+        return [
+            SupervisedHost(
+                host=host,
+                request=SupervisorRequest(
+                    token=setup.folder.name,
+                    folder=str(setup.folder),
+                    address=address,
+                    commands=tuple(_command(start, threads) for start in of_host),
+                    modules=peer.modules,
+                    listens_everywhere=peer.listens_everywhere and not self._is_local,
+                ),
+            )
+            for host, address, of_host in wanted
+        ]
 
     def _mpirun(self, setup: PeerSetup) -> tuple[str, ...]:
         if needs_root_option(os.environ) and not self._mpi.allow_root:

@@ -25,7 +25,7 @@ CASES = (f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady", "mnist_cnn")
 NODE_BATCH = 8
 
 
-def make_launcher(peer, case, addresses, ssh_config=None):
+def make_launcher(peer, case, addresses, ssh_config=None, *, starts_here=False):
     """The launcher of the command, for two hosts with two cores each."""
     return PeerLauncher(
         CompareRequest(workload=Workload(use_case=case), peers=(peer.name,)),
@@ -36,7 +36,7 @@ def make_launcher(peer, case, addresses, ssh_config=None):
             for line, (name, address) in enumerate(addresses.items(), start=1)
         ],
         MpiSettings(ssh_config=ssh_config, allow_root=True),
-        starts_here=False,
+        starts_here=starts_here,
         on_poll=lambda: None,
     )
 
@@ -57,6 +57,18 @@ def open_ports(host) -> set[int]:
     """The TCP ports at which programs listen on a host, but for sshd's."""
     lines = host.run(["ss", "-ltnH"]).stdout.splitlines()
     return {int(line.split()[3].rpartition(":")[2]) for line in lines} - {22}
+
+
+def test_machine_that_trains_and_starts_mpirun_has_one_supervisor():
+    """Horovod's had two with one folder, and the second one failed: it could not be compared."""
+    peer, addresses = load_peer("horovod"), {"node1": "10.0.0.1", "node2": "10.0.0.2"}
+    launcher = make_launcher(peer, "simplebig", addresses, starts_here=True)
+    setup = launcher.make_setup(peer, Setting.DEFAULTS)
+    here, other = launcher.make_requests(peer, setup)
+    assert here.host is None
+    assert len(here.request.commands) == 1
+    assert other.host is not None
+    assert not other.request.commands
 
 
 @pytest.mark.long
