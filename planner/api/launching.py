@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -29,7 +28,7 @@ from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
-from planner.errors import CancelledError, NoDatabaseError, NoPlanError, TrainingFailedError
+from planner.errors import CancelledError, TrainingFailedError
 from planner.jobs.host_choice import choose_hosts
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
@@ -49,6 +48,7 @@ from planner.jobs.resuming import resolve_resume
 from planner.jobs.suggested_command import suggest_command
 from planner.jobs.training import RUNS, LaunchOutcome, run_job
 from planner.jobs.world_check import check_world
+from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
 from planner.store import Store
 from planner.trainings.event_files import charting, check_event_folder
@@ -274,7 +274,7 @@ class _Launcher:
             self.note(f"going on from {path}")
         for note in hosts.notes:
             self.warn(note)
-        with self._needing_database(request, hosts):
+        with needing_plans(request.workload.use_case, self.db, self._remedy(request, hosts)):
             if hosts.is_local:
                 prepared, unjoined = self._prepare_here(request, hosts), None
             else:
@@ -291,14 +291,6 @@ class _Launcher:
                 f"{' and '.join(unused)} and one host: gradients are not summed between hosts, so "
                 "nothing changes by it"
             )
-
-    @contextmanager
-    def _needing_database(self, request: LaunchRequest, hosts: Hosts) -> Iterator[None]:
-        try:
-            yield
-        except NoDatabaseError as error:
-            use_case, remedy = request.workload.use_case, self._remedy(request, hosts)
-            raise NoPlanError(f"no plan for {use_case} in {self.db}: run {remedy}") from error
 
     def _find_known_place(self, store: Store, request: LaunchRequest) -> str:
         return find_known_place(store, request.workload, self.listener, self.cancellation)

@@ -11,11 +11,11 @@ from launch.reports import Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
-from planner.errors import NoDatabaseError, NoPlanError
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import find_plan
 from planner.jobs.suggested_command import suggest_command
+from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.store import Store, check_location, find_hazard
@@ -221,22 +221,21 @@ def _find_plans(
     named = request.plans
     numbers: Sequence[int | None] = [None] if isinstance(named, str) else named
     found = []
-    try:
-        with Store.open(db, create=False) as store:
-            known_as = find_known_place(store, request.workload, listener, cancellation)
-            for number in numbers:
-                asked = LaunchRequest(
-                    workload=request.workload,
-                    plan_id=number,
-                    allow_stale=request.allow_stale,
-                )
-                plan = find_plan(
-                    store, asked, node, current_software(), remedy=remedy, known_as=known_as
-                )
-                found.append(plan.stored)
-    except NoDatabaseError as error:
-        use_case = request.workload.use_case
-        raise NoPlanError(f"no plan for {use_case} in {db}: run {remedy}") from error
+    with (
+        needing_plans(request.workload.use_case, db, remedy),
+        Store.open(db, create=False) as store,
+    ):
+        known_as = find_known_place(store, request.workload, listener, cancellation)
+        for number in numbers:
+            asked = LaunchRequest(
+                workload=request.workload,
+                plan_id=number,
+                allow_stale=request.allow_stale,
+            )
+            plan = find_plan(
+                store, asked, node, current_software(), remedy=remedy, known_as=known_as
+            )
+            found.append(plan.stored)
     return found
 
 

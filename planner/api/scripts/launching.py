@@ -23,7 +23,6 @@ from launch.workload import Workload
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.errors import (
     CancelledError,
-    NoDatabaseError,
     NoPlanError,
     StalePlanError,
     TrainingFailedError,
@@ -31,6 +30,7 @@ from planner.errors import (
 )
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
+from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.records.training_record import TrainingHost, TrainingStatus
@@ -131,12 +131,9 @@ def prepare_script(
     program, shown = Program(arguments=tuple(command)), command_line(command)
     code = code_digest(command, Path.cwd())
     remedy = suggest_tune(name, db)
-    try:
-        with Store.open(db, create=False) as store:
-            stored = _find(store, name, node, software, plan_id, code)
-            near = None if stored else _find_near(store, program, node)
-    except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {shown} in {db}: run {remedy}") from error
+    with needing_plans(shown, db, remedy), Store.open(db, create=False) as store:
+        stored = _find(store, name, node, software, plan_id, code)
+        near = None if stored else _find_near(store, program, node)
     if stored is None:
         if near is not None:
             remedy = suggest_tune(name, db, measuring_options(near.plan))

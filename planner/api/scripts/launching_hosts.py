@@ -34,7 +34,6 @@ from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.cancellation import Cancellation
 from planner.errors import (
     CancelledError,
-    NoDatabaseError,
     NoPlanError,
     StalePlanError,
     TrainingFailedError,
@@ -42,6 +41,7 @@ from planner.errors import (
 )
 from planner.jobs.hosts import Hosts
 from planner.jobs.mpi_run import temporary_run_directory
+from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.training_record import TrainingHost, TrainingStatus
@@ -154,13 +154,13 @@ def open_hosts(
     shown = command_line(command)
     for note in hosts.notes:
         listener(Warned(message=note))
-    try:
-        with Store.open(db, create=False) as store:  # first: without plans no host is asked
-            checked = hosts.check_good(listener, Cancellation())
-            nodes = {host.name: checked.get_hardware(host.name) for host in checked.ranked}
-            found = _find_plans(store, name, program, nodes, db, allow_stale=allow_stale)
-    except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {shown} in {db}: run {suggest_tune(name, db)}") from error
+    with (
+        needing_plans(shown, db, suggest_tune(name, db)),
+        Store.open(db, create=False) as store,  # first: without plans no host is asked
+    ):
+        checked = hosts.check_good(listener, Cancellation())
+        nodes = {host.name: checked.get_hardware(host.name) for host in checked.ranked}
+        found = _find_plans(store, name, program, nodes, db, allow_stale=allow_stale)
     for stored in {stored.id: stored for stored, _ in found.values()}.values():
         if changed := find_changed(stored, program):
             listener(Warned(message=tell_changed(stored, changed)))
