@@ -78,8 +78,7 @@ def create_private(path: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if not path.parent.exists():
-            raise _no_folder(path) from None
+        check_folder(path)
         raise _unwritable(path, error) from error
     try:
         os.fchmod(descriptor, 0o600)  # the umask may have taken bits away
@@ -89,14 +88,25 @@ def create_private(path: Path) -> bool:
     return True
 
 
+def check_folder(path: Path) -> None:
+    """Check that the folder of a database is there.
+
+    Raises:
+        StoreUnwritableError: It is not.
+    """
+    if not path.parent.exists():
+        raise StoreUnwritableError(
+            f"database {path}: the folder {path.parent} does not exist: make it first"
+        )
+
+
 def check_writable(path: Path) -> None:
     """Check that a database can be written or created, without doing either.
 
     Raises:
         StoreUnwritableError: It cannot be.
     """
-    if not path.parent.exists():
-        raise _no_folder(path)
+    check_folder(path)
     # SQLite makes its journal beside the database.
     for place in (path.parent, path):
         if place.exists() and not os.access(place, os.W_OK):
@@ -122,12 +132,6 @@ def find_network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
     """
     found = find_file_system(path.absolute().parent, mounts)
     return found.kind if found.is_network else None
-
-
-def _no_folder(path: Path) -> StoreUnwritableError:
-    return StoreUnwritableError(
-        f"database {path}: the folder {path.parent} does not exist: make it first"
-    )
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnwritableError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from planner.errors import NoDatabaseError, StoreError, StoreLockedError
 from planner.store.databases.database import Database
 from planner.store.databases.location import (
+    check_folder,
     check_writable,
     create_private,
     database_path,
@@ -49,6 +50,7 @@ def open_database(
     made = False
     if not exists_as_file(path):
         if not create:
+            check_folder(path)  # where that is missing too, the name is wrong
             raise NoDatabaseError(
                 f"there is no database {path}: ddlplan tune makes one, --db names another"
             )

@@ -41,6 +41,7 @@ CASES = [
     ("probe --hosts unsafe", 7, "unsafe:1"),
     ("doctor --hosts missing", 2, "missing"),
     ("tune --use-case simplebig --db nowhere/planner.db", 6, "make it first"),
+    ("plans list --db nowhere/planner.db", 6, "make it first"),
     ("tune --use-case simplebig --db photos", 6, "it is a directory"),
     ("tune --use-case simplebig --db text", 6, "choose another with --db"),
     ("plans list --db text", 6, "choose another with --db"),

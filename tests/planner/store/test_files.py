@@ -58,9 +58,10 @@ def test_a_directory_is_refused(tmp_path):
         Store.open(str(tmp_path))
 
 
-def test_a_missing_folder_is_named(tmp_path):
+@pytest.mark.parametrize("create", [True, False])
+def test_a_missing_folder_is_named(tmp_path, create):
     with pytest.raises(StoreUnwritableError, match="nowhere does not exist"):
-        Store.open(str(tmp_path / "nowhere" / "planner.db"))
+        Store.open(str(tmp_path / "nowhere" / "planner.db"), create=create)
 
 
 @pytest.mark.timeout(60)
