@@ -13,6 +13,11 @@ PlannerError
 |-- GridFileError             a file of recorded trials cannot be read or written
 |-- NoPlanError               no plan: none stored, or no trial succeeded
 |   `-- NoDatabaseError           no database either: nothing was tuned yet
+|-- NoJobError                no job has this number
+|-- NoTrainingError           no training has this number
+|-- NoSweepError              no sweep has this number
+|-- ConflictError             something is not in a state in which that can be done
+|-- SupervisorError           a job was stored and could not be started
 |-- RunDirectoryError         there is no place for the files of a run
 |-- StalePlanError            a plan was made on other hardware or software
 |-- RefusedError              refused for safety
