@@ -16,7 +16,6 @@ from itertools import zip_longest
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console
 from rich.text import Text
 
 from planner.quantities import printable
@@ -90,6 +89,8 @@ def detect_terminal(stream: TextIO, environment: Mapping[str, str]) -> Terminal:
     """Detect whether a stream is a terminal, and its width. ``NO_COLOR`` is respected (https://no-color.org)."""
     if not stream.isatty():
         return Terminal()
+    from rich.console import Console  # not for a pipe, which has neither width nor colours
+
     is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
     return Terminal(width=Console(file=stream).width, color=not is_plain)
 
@@ -310,6 +311,8 @@ def _wrapped(text: str, room: int | None, *, cuts_words: bool = False) -> list[s
 def _text(lines: Sequence[Text], terminal: Terminal) -> str:
     if not terminal.color:
         return "".join(f"{line.plain}\n" for line in lines)
+    from rich.console import Console  # as for the width
+
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system="standard", width=10_000)
     for line in lines:
