@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Self
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
 
 from planner.plans.stored_plan import utc_now
 from planner.store.catalog import Catalog
 from planner.store.databases.database import Database
 from planner.store.databases.opening import LOCK_TIMEOUT_S, open_database
 from planner.store.event_log import EventLog
-from planner.store.job_store import JobStore
 from planner.store.machine_store import MachineStore
 from planner.store.name_search import NameSearch
 from planner.store.plan_store import PlanStore
 from planner.store.study_store import StudyStore
-from planner.store.sweep_store import SweepStore
-from planner.store.training_store import TrainingStore
+
+if TYPE_CHECKING:
+    from planner.store.job_store import JobStore
+    from planner.store.sweep_store import SweepStore
+    from planner.store.training_store import TrainingStore
 
 
 class Store:
@@ -27,9 +30,6 @@ class Store:
         studies: What searches have tried; each has its trials.
         plans: What they have found.
         machines: Probes of machines, and times of the networks between them.
-        jobs: Searches, trainings and sweeps that run, or ran.
-        trainings: How far they are, and what they used.
-        sweeps: Trainings of one use case with each of some batches.
         events: What changed.
         catalog: Lists for those who look around.
         names: Search by name in all of these.
@@ -37,15 +37,34 @@ class Store:
 
     def __init__(self, database: Database, now: Callable[[], datetime]) -> None:
         self._database = database
+        self._now = now
         self.machines = MachineStore(database, now)
         self.studies = StudyStore(database, self.machines, now)
         self.plans = PlanStore(database, now)
-        self.jobs = JobStore(database, now)
-        self.trainings = TrainingStore(database, now)
-        self.sweeps = SweepStore(database, now)
         self.events = EventLog(database)
         self.catalog = Catalog(database)
         self.names = NameSearch(database)
+
+    @cached_property
+    def jobs(self) -> JobStore:
+        """Searches, trainings and sweeps that run, or ran."""
+        from planner.store.job_store import JobStore  # not to list plans, as the next two
+
+        return JobStore(self._database, self._now)
+
+    @cached_property
+    def trainings(self) -> TrainingStore:
+        """How far trainings are, and what they used."""
+        from planner.store.training_store import TrainingStore
+
+        return TrainingStore(self._database, self._now)
+
+    @cached_property
+    def sweeps(self) -> SweepStore:
+        """Trainings of one use case with each of some batches."""
+        from planner.store.sweep_store import SweepStore
+
+        return SweepStore(self._database, self._now)
 
     @classmethod
     def open(

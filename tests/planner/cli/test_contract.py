@@ -184,6 +184,7 @@ lists = [run(["--help"])]
 early = sorted({"probes.hardware", "rich.console", "sqlalchemy"} & set(sys.modules))
 lists += [run(command.split()) for command in sys.argv[1:-1]]
 parts = {"jobs.hosts", "exports.formats", "report.worth", "report.page.plan", "plans.plan_file"}
+parts |= {"store.job_store", "store.training_store", "store.sweep_store"}
 unused = {f"planner.{part}" for part in parts} | {"sqlalchemy.dialects.postgresql", "rich.console"}
 needless = sorted(unused & set(sys.modules))
 codes = [*lists, run(sys.argv[-1].split())]
