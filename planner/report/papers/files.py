@@ -8,7 +8,7 @@ from datetime import datetime
 from planner.paper_tables._values import PaperSection
 from planner.quantities import printable
 from planner.report.figures.picture import picture
-from planner.report.papers.page import report_page
+from planner.report.papers.page import TITLE, introduction, report_page
 from planner.report.papers.plots import paper_figures, paper_plot_csv
 from planner.report.papers.tables import paper_table_csv, paper_table_markdown
 
@@ -55,12 +55,9 @@ def _pictures(sections: Sequence[PaperSection]) -> dict[str, str]:
 
 
 def _lines(sections: Sequence[PaperSection], made_at: datetime) -> Iterator[str]:
-    yield "# Papers' tables, and this database's figures beside them"
+    yield f"# {TITLE}"
     yield ""
-    yield (
-        f"ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets are 95 % "
-        "intervals; what could not be measured says why."
-    )
+    yield introduction(made_at)
     for section in sections:
         yield from ("", f"## {section.title}", "", f"{section.citation}.")
         for table in section.tables:

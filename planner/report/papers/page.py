@@ -17,6 +17,9 @@ from planner.report.figures.figure import escaped, figures_html
 from planner.report.page.document import page_document
 from planner.report.papers.plots import paper_figures
 
+TITLE = "Papers' tables, and this database's figures beside them"
+"""Of a report, in each of its formats."""
+
 _STYLE = """
 body { max-width: 74rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .2rem; }
 h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; } figure { margin-top: 0; }
@@ -44,18 +47,24 @@ td.plan { min-width: 12rem; }
 
 def report_page(sections: Sequence[PaperSection], made_at: datetime) -> str:
     """Give a report as one HTML document."""
-    title = "Papers' tables, and this database's figures beside them"
     contents = "".join(
         f'<li><a href="#{one.key}">{escaped(one.title)}</a></li>' for one in sections
     )
     return page_document(
-        title,
-        f"<h1>{escaped(title)}</h1>"
-        f'<p class="soft">ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets '
-        "are 95 % intervals; what could not be measured says why.</p>"
+        TITLE,
+        f"<h1>{escaped(TITLE)}</h1>"
+        f'<p class="soft">{escaped(introduction(made_at))}</p>'
         f'<nav aria-label="Papers"><ul>{contents}</ul></nav>'
         f"{''.join(_section_html(one) for one in sections)}",
         style=_STYLE,
+    )
+
+
+def introduction(made_at: datetime) -> str:
+    """Say when a report was made, and how its figures are to be read."""
+    return (
+        f"ddlplan report, {made_at:%Y-%m-%d %H:%M} UTC. ± and ranges in brackets are 95 % "
+        "intervals; what could not be measured says why."
     )
 
 
