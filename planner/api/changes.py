@@ -36,6 +36,25 @@ class ChangeBatch:
     """False where changes between the place and these are not in the log any more."""
 
 
+def find_newest(*, db: str = "planner.db") -> EventRecord | None:
+    """Give the newest change; ``None`` where nothing has changed yet.
+
+    Example:
+        >>> from planner.api import changes
+        >>> changes.find_newest().topic  # doctest: +SKIP
+        <Topic.STUDY: 'study'>
+
+    Args:
+        db: Database.
+
+    Raises:
+        NoDatabaseError: There is no database.
+        StoreError: The database cannot be used.
+    """
+    with Store.open(db, create=False) as store:
+        return store.events.find_newest()
+
+
 class Follower:
     """Reads the log of changes again and again.
 

@@ -132,17 +132,30 @@ class StudyEvidence:
         Each search of a study times the baseline anew, in rounds of its own numbers. ``None`` where
         the baseline is on another kind of device.
         """
-        known = self._baselines(on_gpus=is_on_gpus(result.plan))
+        on_gpus = is_on_gpus(result.plan)
+        known = self._baselines(on_gpus=on_gpus)
         same = [t.result for t in self.trials if t.result.plan == result.plan]
-        beside = [t.result for t in self.trials if any(pair_logs(one, t.result) for one in known)]
         paired = compare_pairs(
-            [(one, other) for one in known for other in same], noise=PairNoise.of_results(beside)
+            [(one, other) for one in known for other in same], noise=self._noise[on_gpus]
         )
         if paired is not None:
             return paired
         rates = [rate for one in known if (rate := one.throughput_samples_per_s()) is not None]
         above = result.throughput_samples_per_s()
         return ratio_of_rates(rates[-1], above) if rates and above is not None else None
+
+    @cached_property
+    def _noise(self) -> Mapping[bool, PairNoise]:
+        """Noise of all that had turns beside the baselines, by whether these are on GPUs.
+
+        It is learned from every two of them: once, for all strategies.
+        """
+        found = {}
+        for on_gpus in (False, True):
+            known = self._baselines(on_gpus=on_gpus)
+            beside = [t.result for t in self.trials if any(pair_logs(b, t.result) for b in known)]
+            found[on_gpus] = PairNoise.of_results(beside)
+        return found
 
     def failure(self, strategy: str) -> str | None:
         """Give why the last trial of a strategy failed, where none of its trials has times.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from planner.records.event_record import EventRecord, Topic
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import events
+from planner.store.selections import newest
 from probes import codec
 
 MOST_EVENTS = 10_000
@@ -39,14 +41,21 @@ class EventLog:
         """Give the number of the newest event; 0 where there is none."""
         return self._database.newest_number(events)
 
+    def find_newest(self) -> EventRecord | None:
+        """Give the newest event; ``None`` where there is none."""
+        found = self._database.fetch(newest(select(events), events, None, 1), _event_from_row)
+        return found[0] if found else None
+
     def after(self, event_id: int) -> list[EventRecord]:
         """Give the events after one, oldest first."""
         query = select(events).where(events.c.id > event_id).order_by(events.c.id).limit(_MOST_READ)
-        return self._database.fetch(
-            query, lambda row: codec.convert(row, EventRecord, source="event")
-        )
+        return self._database.fetch(query, _event_from_row)
 
     def has(self, event_id: int) -> bool:
         """Whether an event is still in the log, so that `after` gives all that came later."""
         query = select(events.c.id).where(events.c.id == event_id)
         return bool(self._database.fetch(query, lambda row: int(row["id"])))
+
+
+def _event_from_row(row: Mapping[str, Any]) -> EventRecord:
+    return codec.convert(row, EventRecord, source="event")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api.reports.making import make, make_plot
+from planner.api.reports.making import make
 from planner.api.reports.measuring import Measured, MeasureRequest, measure
 
-__all__ = ["MeasureRequest", "Measured", "make", "make_plot", "measure"]
+__all__ = ["MeasureRequest", "Measured", "make", "measure"]

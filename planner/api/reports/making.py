@@ -8,7 +8,7 @@ from pathlib import Path
 from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
-from planner.paper_tables._values import PaperPlot, PaperSection
+from planner.paper_tables._values import PaperSection
 
 
 def make(
@@ -38,19 +38,6 @@ def make(
     chosen = load_papers(papers)
     held = collect(chosen, db, reasons or {}, data)
     return [paper.section(held) for paper in chosen]
-
-
-def make_plot(key: str, *, db: str = "planner.db") -> PaperPlot | None:
-    """Make one plot of the papers from what is stored; ``None`` where none has that key.
-
-    Raises:
-        StoreError: The database cannot be used.
-    """
-    for paper in load_papers(None):
-        for plot in paper.plots(collect([paper], db, {})):
-            if plot.key == key:
-                return plot
-    return None
 
 
 def load_papers(names: Sequence[str] | None) -> list[Paper]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from planner.api import reports, trainings
-from planner.paper_tables._values import EMPTY
+from collections.abc import Sequence
+from functools import lru_cache
+
+from planner.api import changes, reports
+from planner.paper_tables._values import EMPTY, PaperSection
 from planner.quantities import printable
+from planner.records.event_record import EventRecord
 from planner.report.papers.plots import paper_figures
 from planner.service.pages.query import QueryError, find_text
 from planner.service.pages.view import Context, PageRequest, View
@@ -12,9 +16,10 @@ from planner.service.pages.view import Context, PageRequest, View
 
 def show(request: PageRequest, context: Context) -> View:
     """Show what is stored: all tables, or one plot; nothing is measured from here."""
-    trainings.find(most=1, db=context.db)  # or there is no database yet
+    sections = _make_sections(context.db, changes.find_newest(db=context.db))
     if (key := find_text(request, "plot")) is not None:
-        plot = reports.make_plot(key, db=context.db)
+        plots = (plot for section in sections for plot in section.plots)
+        plot = next((plot for plot in plots if plot.key == key), None)
         if plot is None:
             raise QueryError(f"plot={printable(key[:60])}: /papers names those that there are")
         values = {"plot": plot, "figures": paper_figures(plot)}
@@ -22,5 +27,11 @@ def show(request: PageRequest, context: Context) -> View:
     return View(
         template="papers.html",
         title="Tables of papers",
-        values={"sections": reports.make(db=context.db), "empty": EMPTY},
+        values={"sections": sections, "empty": EMPTY},
     )
+
+
+@lru_cache(maxsize=1)
+def _make_sections(db: str, newest: EventRecord | None) -> Sequence[PaperSection]:
+    """Give all of it, the same as long as a change is the newest: it reads every trial."""
+    return reports.make(db=db)

@@ -145,6 +145,18 @@ def test_papers_lead_to_each_of_their_plots(pages):
     assert pages.get("/papers?plot=nothing").status == 400
 
 
+def test_papers_show_what_was_stored_since_they_were_made(tmp_path):
+    """They are kept until something changes: every trial is read for them."""
+    db = str(tmp_path / "planner.db")
+    site, request = Site(db), PageRequest(path="/papers")
+    with Store.open(db) as store:
+        assert "study 1" not in site.show("/papers", request).html
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+        assert "study 1" in site.show("/papers", request).html
+        store.studies.add_trial(store.studies.begin_afresh(STUDY), trial(1))
+        assert "study 2" in site.show("/papers", request).html
+
+
 def test_assets_are_found_by_their_names_alone():
     for name in ("figures.css", "site.css", "live.js", "icon.svg"):
         assert find_asset(name) is not None
