@@ -14,6 +14,16 @@ p { margin: .3rem 0; } .soft { color: var(--soft); }
 figure { margin-top: 2rem; } .facts td { padding: .1rem 1.2rem .1rem 0; border: 0;
   vertical-align: top; } .facts td:first-child { color: var(--soft); white-space: nowrap; }
 .facts td + td { overflow-wrap: anywhere; }
+h1, h2, h3, p, li, figcaption, summary { overflow-wrap: anywhere; }
+/* On a phone rows are blocks, each cell after the name of its column. */
+@media (max-width: 40rem) {
+  .list, .list tbody { display: block; } .list thead { display: none; }
+  .list tbody tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
+  .list tbody th, .list tbody td { display: flex; justify-content: space-between; gap: 1rem;
+    border: 0; padding: .1rem 0; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
+  .list tbody td:empty { display: none; }
+  .list td[data-label]::before { content: attr(data-label); color: var(--soft); flex: none; }
+}
 """
 
 

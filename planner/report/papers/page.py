@@ -26,20 +26,12 @@ h3 { font-size: 1rem; margin: 1.8rem 0 .4rem; } figure { margin-top: 0; }
 .notes { color: var(--soft); font-size: .8125rem; margin: .5rem 0 0; padding-left: 1.1rem;
   overflow-wrap: anywhere; }
 nav ul { list-style: none; padding: 0; margin: .6rem 0; }
-nav a { color: var(--accent); }
+nav a { color: var(--accent); display: inline-block; padding: .3rem 0; }
 th[scope=row] { min-width: 8.5rem; }
 td.num, th.num { text-align: right; } td.num { white-space: nowrap; }
 td.missing { color: var(--warn); min-width: 15rem; white-space: normal; text-align: left; }
 td.unknown { color: var(--soft); }
 td.plan { min-width: 12rem; }
-@media (max-width: 40rem) {
-  .paper, .paper tbody { display: block; } .paper thead { display: none; }
-  .paper tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  .paper th, .paper td { display: flex; justify-content: space-between; gap: 1rem; border: 0;
-    padding: .1rem 0; min-width: 0; white-space: normal; overflow-wrap: anywhere; }
-  .paper td:empty { display: none; }
-  .paper td[data-label]::before { content: attr(data-label); color: var(--soft); flex: none; }
-}
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr));
   gap: 1.6rem 2rem; margin-top: 1.4rem; }
 """
@@ -88,7 +80,7 @@ def _table(table: PaperTable) -> str:
     return (
         f'<h3 id="{table.key}">{escaped(table.title)}</h3>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}">'
-        f'<table class="paper"><thead><tr>{head}</tr></thead>'
+        f'<table class="list"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         f"{_notes(table.all_notes)}"
     )

@@ -14,8 +14,8 @@ from planner.report.peers.table import facts, format_parts, format_spread, forma
 
 _STYLE = """
 body { max-width: 64rem; } h1 { margin-bottom: .4rem; }
-.wide { overflow-x: auto; } .wide td, .wide th { padding: .15rem .7rem .15rem 0; text-align: left;
-  vertical-align: top; white-space: nowrap; } .wide td:last-child { white-space: normal; }
+.list td, .list th { padding: .15rem .7rem .15rem 0; vertical-align: top; white-space: nowrap; }
+.list td:last-child { white-space: normal; }
 """
 _TITLES = (
     *("peer", "version", "processes x threads", "samples/s", "ours / it", "rounds", "loading"),
@@ -48,9 +48,10 @@ def _part(found: Comparison, setting: Setting) -> str:
     drawn = figures_html((figure for figure in figures if figure is not None), str(setting))
     head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
     rows = _own_row(found) + "".join(map(_rows, results))
+    title = f"Peers {escaped(_PLURALS[setting])}"
     return (
-        f"<h2>Peers {escaped(_PLURALS[setting])}</h2>{drawn}"
-        f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f'<h2>{title}</h2>{drawn}<div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{title}"><table class="list"><thead><tr>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
@@ -121,14 +122,27 @@ def _rows(result: PeerResult) -> str:
     if result.rounds or result.reason is None:
         rows = _row(_cells(result))
     if result.reason is not None:
-        name = f"<td>{escaped(result.peer)}</td><td>{escaped(result.version or '')}</td>"
-        rest = f'<td colspan="{len(_TITLES) - 2}">{escaped(result.reason)}</td>'
-        rows += f"<tr>{name}{rest}</tr>"
+        version = _cell("version", result.version or "")
+        reason = _cell("reason", result.reason, columns=len(_TITLES) - 2)
+        rows += f"<tr>{_head_cell(result.peer)}{version}{reason}</tr>"
     return rows
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in cells) + "</tr>"
+    """Give the row of a name and the cells of all other columns."""
+    name, *others = cells
+    return f"<tr>{_head_cell(name)}{''.join(map(_cell, _TITLES[1:], others))}</tr>"
+
+
+def _head_cell(name: str) -> str:
+    return f'<th scope="row">{escaped(name)}</th>'
+
+
+def _cell(title: str, text: str, columns: int = 1) -> str:
+    """Give a cell, which a phone shows after the title of its column where it is not empty."""
+    span = f' colspan="{columns}"' if columns > 1 else ""
+    label = f' data-label="{escaped(title)}"' if text else ""
+    return f"<td{span}{label}>{escaped(text)}</td>"
 
 
 def _cells(result: PeerResult) -> list[str]:

@@ -99,7 +99,7 @@ def test_ours_loses_its_time_in_the_same_columns_as_its_peers():
     assert own.split()[:2] == ["ours", "30.0"]
     assert own[header.index("LOAD") :].split()[:4] == ["5", "%", "-", "-"]
     assert "4.0 s" in own
-    assert "<td>ours</td><td></td>" in comparison_page(FOUND)
+    assert '<th scope="row">ours</th><td></td>' in comparison_page(FOUND)
 
 
 def test_an_interval_that_holds_one_says_that_nothing_is_decided():
@@ -159,6 +159,15 @@ def test_page_escapes_what_a_peer_says_and_links_nowhere():
     assert "&lt;b&gt;it" in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert page.count("<svg") == 2
+
+
+def test_page_names_the_column_beside_each_value_for_a_phone():
+    """A table of ten columns was there alone: each line of a reason was wider than a phone."""
+    page = comparison_page(FOUND)
+    assert page.count('<td data-label="ours / it">') == 2
+    assert 'data-label="reason">not installed' in page
+    assert "@media (max-width: 40rem)" in page
+    assert 'tabindex="0" role="region" aria-label="Peers at their defaults"' in page
 
 
 def test_page_and_table_of_a_comparison_in_which_nothing_trained():
