@@ -54,12 +54,9 @@ class Credentials:
         """Whether a text is the token for one use, which stays unused."""
         return _is_same(token, self._once)
 
-    def use_once(self, token: str) -> bool:
-        """Use up the token for one use; false where it is another one."""
-        if not self.is_once(token):
-            return False
+    def use_once(self) -> None:
+        """Use up the token for one use."""
         self._once = None
-        return True
 
     def make_cookie(self) -> str:
         signed = f"{int(self._clock())}.{secrets.token_urlsafe(16)}"

@@ -76,7 +76,7 @@ class Entrance:
         headers = dict(scope["headers"])
         if scope["method"] != "GET" or not _is_a_person(headers):
             return _button(token)
-        self._use(token)
+        self._use_once()
         cookie = self._make_cookie(scope)
         if headers.get(b"sec-fetch-site") in (b"none", b"same-origin"):
             return _redirect("/", cookie)
@@ -115,11 +115,11 @@ class Entrance:
             self._wrong_tokens.count(scope["from"])
             return _form(there, "That token is wrong.")
         if is_once:
-            self._use(token)
+            self._use_once()
         return _redirect(_checked(there), self._make_cookie(scope))
 
-    def _use(self, token: str) -> None:
-        self._credentials.use_once(token)
+    def _use_once(self) -> None:
+        self._credentials.use_once()
         self._on_used()
 
     def _make_cookie(self, scope: Scope) -> dict[bytes, bytes]:

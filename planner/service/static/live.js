@@ -186,7 +186,7 @@ function writeAges(root) {
   }
 }
 
-// As `rendering.describe_age` has it on the server.
+// As `rendering._describe_age` has it on the server.
 function ageOf(moment, date) {
   const seconds = Math.max(0, (Date.now() - moment) / 1000);
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
