@@ -222,10 +222,9 @@ def test_no_two_classes_have_the_same_name():
 
 @pytest.mark.parametrize("floor", FLOORS)
 def test_every_error_of_a_floor_is_in_the_tree_that_is_drawn_of_them(floor):
-    module = ast.parse((ROOT / floor / "errors.py").read_text())
-    classes = {node.name for node in module.body if isinstance(node, ast.ClassDef)}
-    words = (ast.get_docstring(module) or "").split()
-    assert {word for word in words if word.endswith("Error")} == classes
+    errors = source(ROOT / floor / "errors.py")
+    words = (errors.docstring or "").split()
+    assert {word for word in words if word.endswith("Error")} == {*errors.classes}
 
 
 @pytest.mark.parametrize("floor", [*FLOORS, "bench", "examples", "tests"])
