@@ -20,7 +20,7 @@ from launch.data.batch import Batch
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import Part, ShareSampler
 from launch.data.split import BatchSize, NodeSplit
-from launch.errors import CheckpointError
+from launch.errors import CheckpointError, UseCaseError
 from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
 from launch.noise_scale.efficiency import learning_rate_factor
@@ -96,6 +96,7 @@ class Trainer:
         if step.facts and task.local_rank == 0:
             reporter.send(StrategyPrepared(facts=step.facts))
         samples = len(self._training)  # type: ignore[arg-type]
+        self._frozen = [(n, p) for n, p in step.model.named_parameters() if not p.requires_grad]
         self._sampler = ShareSampler(
             samples, task.split, part=step.part or Part(0, 1), seed=task.workload.seed
         )
@@ -251,6 +252,7 @@ class Trainer:
             input_s = 0.0 if self._step_timer.is_computing() else waited_s
             self._seed_source.seed_generators_for(RandomUse.STEP, epoch, self.progress.position)
             loss = self._step.run(share, size)
+            self._check_frozen()
             if warning := self._step.take_warning():
                 self._reporter.send(Warned(message=warning))
             self._learning_rates = _learning_rates(self._step.optimizers)
@@ -283,6 +285,23 @@ class Trainer:
             requested = time.perf_counter()
         self._finish_steps(epoch)
         return directive
+
+    def _check_frozen(self) -> None:
+        """Check that nothing is trained by now that was not at first.
+
+        Memory for the sums of gradients is shared before the first step, so that some strategies
+        would train it and others not.
+
+        Raises:
+            UseCaseError: A parameter is.
+        """
+        for name, parameter in self._frozen:
+            if parameter.requires_grad:
+                raise UseCaseError(
+                    f"parameter {name!r} was frozen before the first step, and no longer is after "
+                    f"step {self.progress.step + 1}: train it from the start, with a learning rate "
+                    "of 0 until then"
+                )
 
     def _finish_steps(self, epoch: int) -> None:
         self._step_timer.finish()

@@ -51,13 +51,18 @@ _DOUBLED = {
 """What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal. More
 than a few loading processes are tried where plans wait for them."""
 
+_CORES_DOUBLED = Belief(-0.95 * math.log(2), 0.1)
+"""The same for workers on CPUs, without the serial part, which threads of one copy have alone."""
+
 _SIZES = {
     "batch doubled": Belief(0.0, 0.01),
     "samples at once doubled": Belief(0.01, 0.02),
     "micro-batches doubled": Belief(0.0, 0.04),
+    "serial part": Belief(1.0, 0.8),
 }
 """What a doubling changes, whatever the size and the strategy. Caches hold less of what is computed
-at once; what micro-batches gain or cost in one strategy they do in another."""
+at once; what micro-batches gain or cost in one strategy they do in another. The serial part, as of
+`terms`, counts whole until trials show how much of it there is."""
 
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""
@@ -115,8 +120,9 @@ class Prior:
         if ", " in what:
             return Belief(0.0, _OWN_SHARE * self._setting(what).deviation / 2)
         if doubled := _DOUBLING.fullmatch(what):
-            belief = _DOUBLED[doubled[1]]
-            is_shared = is_own and doubled[1] in ("replicas", "stages")
+            unit = doubled[1]
+            belief = _CORES_DOUBLED if (place, unit) == ("cpu", "workers") else _DOUBLED[unit]
+            is_shared = is_own and unit in ("replicas", "stages")
             return Belief(0.0, _OWN_SHARE * belief.deviation) if is_shared else belief
         belief = self._setting(what)
         if is_own:

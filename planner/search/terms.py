@@ -22,6 +22,10 @@ _FEW_LOADERS = 2
 """Loading processes of a worker on CPUs up to which each number counts by itself. More are tried
 where two are too few, and begin with what those have shown."""
 
+_SERIAL_PART = 0.02
+"""Part of the work on a sample that the threads of one copy do not share (Amdahl's law), as long as
+no trial has shown another: so several copies may gain more than the first two of them do."""
+
 LAYOUT = "layout"
 """Name by which strategies say that a setting's worth depends on the number of workers."""
 
@@ -106,6 +110,8 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
     yield f"{own}: {copies}x{stages}x{workers}", 1.0
     yield f"{kind}: batch doubled", math.log2(plan.node_batch)
     if kind == "cpu":  # whose caches hold so many
+        threads = workers / (copies * stages)
+        yield f"{kind}: serial part", math.log1p(_SERIAL_PART * (threads - 1))
         at_once = plan.node_batch / (copies * plan.micro_batches)
         yield f"{kind}: samples at once doubled", math.log2(at_once)
     few = plan

@@ -98,13 +98,7 @@ class WeightsAlone(Still):
 
 
 class WeightsFromTheFirstStepOn(Still):
-    """The weights are frozen before the first step, and the biases from then on."""
-
-    def model(self):
-        model = super().model()
-        for parameter in model.parameters():
-            parameter.requires_grad_(parameter.dim() == 1)
-        return model
+    """The biases are frozen from the first step on."""
 
     def step(self, model, batch):
         for parameter in model.parameters():

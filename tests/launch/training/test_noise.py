@@ -74,7 +74,7 @@ def test_scale_is_taken_before_the_norm_is_limited(training):
 
 
 def test_scale_is_that_of_the_parameters_that_are_trained_now(training):
-    """The story: a layer that a step froze ended the training; the parts lacked a thawed one."""
+    """The story: a layer that a step froze ended the training."""
     assert_true(measured(training, PARTS, "WeightsFromTheFirstStepOn"), "WeightsAlone")
 
 

@@ -62,6 +62,18 @@ def test_training_stops_at_the_first_loss_that_is_not_a_number(plan, training, t
     assert list_checkpoints(kept) == []
 
 
+@pytest.mark.parametrize("plan", [ALONE, PAIR], ids=lambda plan: plan.strategy)
+def test_training_stops_where_a_parameter_is_trained_that_was_frozen_at_first(
+    plan, training, tmp_path
+):
+    """The story: one process trained it, and several left it as it was, without a word."""
+    failure = failure_of(training, task_of(training, "Thaws", plan, tmp_path))
+    assert failure.message == (
+        "UseCaseError: parameter '0.bias' was frozen before the first step, and no longer is after "
+        "step 3: train it from the start, with a learning rate of 0 until then"
+    )
+
+
 def test_who_allows_it_trains_on(training, tmp_path):
     run(training, task_of(training, "Diverges", ALONE, tmp_path, allow_nan=True))
     assert len(training.reports(StepDone)) == 20

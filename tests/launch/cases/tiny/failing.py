@@ -110,6 +110,22 @@ class Diverges(Sgd):
         return super().loss(output, target) * (float("nan") if self.steps > 12 else 1)
 
 
+class Thaws(Sgd):
+    """Has a frozen bias, which the third step trains."""
+
+    steps = 0
+
+    def model(self):
+        model = super().model()
+        model[0].bias.requires_grad_(False)
+        return model
+
+    def step(self, model, batch):
+        self.steps += 1
+        model[0].bias.requires_grad_(self.steps > 2)
+        return super().step(model, batch)
+
+
 class GradientDiverges(Sgd):
     """Has a loss in its fifth step as in others, and no gradient that is a number."""
 
