@@ -104,6 +104,19 @@ def test_what_micro_batches_gain_is_expected_of_more_and_in_other_strategies():
     assert predict(effects, replace(other, micro_batches=2))[0] < -3.01
 
 
+def test_what_threads_of_one_copy_do_not_share_several_copies_are_expected_to_gain():
+    """The story: on 64 cores, searches ended with few copies, as the first two gain least."""
+    alone = Plan(strategy="sequential", node_batch=1024)
+    shared = replace(alone, threads_per_process=8)
+    split = Plan(strategy="processes", node_batch=1024, processes=8, replicas=8)
+    gains = []
+    for serial in (0.005, 0.1):
+        log_s = math.log(serial + (1 - serial) / 8)
+        effects = Effects(columns(), [ObservedTime(alone, 0.0), ObservedTime(shared, log_s)] * 2)
+        gains.append(predict(effects, shared)[0] - predict(effects, split)[0])
+    assert gains[0] + 0.05 < gains[1]
+
+
 def test_large_models_are_believed_to_gain_from_large_batches_before_any_trial():
     node = replace(node_of(2), speeds=Speeds(copy_all_cores_bytes_per_s=1e10))
     gains = []
