@@ -48,11 +48,12 @@ _DOUBLED = {
     "micro-batches": Belief(0.01, 0.03),
     "loaders": Belief(-0.2, 0.3),
 }
-"""What a doubling changes. Two workers do 1.8 times the work of one; a cut is never equal. More
+"""What a doubling changes. Two GPUs do 1.8 times the work of one; a cut is never equal. More
 than a few loading processes are tried where plans wait for them."""
 
 _CORES_DOUBLED = Belief(-0.95 * math.log(2), 0.1)
-"""The same for workers on CPUs, without the serial part, which threads of one copy have alone."""
+"""What doubling the workers changes on CPUs, where the serial part of the work is a term by itself:
+without it, two workers do 1.93 times the work of one."""
 
 _SIZES = {
     "batch doubled": Belief(0.0, 0.01),
@@ -61,8 +62,8 @@ _SIZES = {
     "serial part": Belief(1.0, 0.8),
 }
 """What a doubling changes, whatever the size and the strategy. Caches hold less of what is computed
-at once; what micro-batches gain or cost in one strategy they do in another. The serial part, as of
-`terms`, counts whole until trials show how much of it there is."""
+at once; what micro-batches gain or cost in one strategy they do in another. The serial part is no
+doubling: 1 is the part that `terms` assumes, 0 is none."""
 
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""

@@ -23,8 +23,8 @@ _FEW_LOADERS = 2
 where two are too few, and begin with what those have shown."""
 
 _SERIAL_PART = 0.02
-"""Part of the work on a sample that the threads of one copy do not share (Amdahl's law), as long as
-no trial has shown another: so several copies may gain more than the first two of them do."""
+"""Part of the work on a sample that the threads of one copy do not share (Amdahl's law): the more
+threads a copy has, the more do several copies gain. An assumption, which trials correct."""
 
 LAYOUT = "layout"
 """Name by which strategies say that a setting's worth depends on the number of workers."""
