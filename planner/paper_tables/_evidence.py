@@ -146,9 +146,9 @@ class StudyEvidence:
 
     @cached_property
     def _noise(self) -> Mapping[bool, PairNoise]:
-        """Noise of all that had turns beside the baselines, by whether these are on GPUs.
+        """Noise of the baselines and of all that had turns beside them: ``True`` is that on GPUs.
 
-        It is learned from every two of them: once, for all strategies.
+        It is learned from every two of these trials: once, for all strategies.
         """
         found = {}
         for on_gpus in (False, True):

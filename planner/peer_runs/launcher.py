@@ -107,7 +107,7 @@ class PeerLauncher:
         )
 
     def make_requests(self, peer: Peer, setup: PeerSetup) -> list[SupervisedHost]:
-        """Give what each machine starts of a peer: each of them once, as it has one folder."""
+        """Give one request for each machine: two supervisors of one would share its folder."""
         threads = {} if setup.threads is None else {_THREADS: str(setup.threads)}
         first_host = 0 if self._starts_here else None
         starts = [(first_host if one.host is None else one.host, one) for one in peer.starts(setup)]

@@ -33,5 +33,8 @@ def show(request: PageRequest, context: Context) -> View:
 
 @lru_cache(maxsize=1)
 def _make_sections(db: str, newest: EventRecord | None) -> Sequence[PaperSection]:
-    """Give all of it, the same as long as a change is the newest: it reads every trial."""
+    """Make the tables and plots of all papers, which reads every trial.
+
+    They are made once for each newest change: as long as nothing is stored, they stay the same.
+    """
     return reports.make(db=db)
