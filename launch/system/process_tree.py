@@ -136,7 +136,8 @@ def find_users(folder: Path) -> set[int]:
     for pid in list_pids():
         process = Path("/proc", str(pid))
         with contextlib.suppress(OSError):
-            if name in (process / "environ").read_bytes() + bytes((process / "cwd").readlink()):
+            is_named = name in (process / "environ").read_bytes()
+            if is_named or name in bytes((process / "cwd").readlink()):
                 found.add(pid)
     return found
 
