@@ -15,7 +15,7 @@ import pytest
 
 from launch.system.temporary_folder import TemporaryFolder, lock_for_processes, remove_abandoned
 
-WAITS = "import sys; sys.stdin.read()"
+WAITS = "import sys; print(flush=True); sys.stdin.read()"
 OWNER = """
 import subprocess, sys
 from launch.system.temporary_folder import TemporaryFolder
@@ -115,9 +115,12 @@ def test_folder_stays_while_a_process_that_was_not_given_its_lock_uses_it(use, t
     user = subprocess.Popen(
         [sys.executable, "-c", WAITS],
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={**os.environ, "TMPDIR": f"{folder}/tmp"} if is_named else None,
         cwd=None if is_named else folder,
     )
+    assert user.stdout is not None
+    user.stdout.readline()  # it runs: while a program is being loaded, it has no environment
     os.close(lock)
     remove_abandoned(tmp_path)
     assert list(tmp_path.iterdir()) == [folder]
