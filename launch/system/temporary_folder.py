@@ -18,12 +18,12 @@ PREFIX = "ddlplan-"
 """Begin of the names of all such folders."""
 
 _BEING_REMOVED = ".being-removed"
-"""End of the name of a folder that nobody has any more: whoever finds what is left of it may remove
-that, also where nothing else in it says so by now."""
+"""End of the name of a folder that nobody uses any more. Whoever finds it removes the rest: its
+lock file may be gone already."""
 
 _OWNER, _PROCESSES = ".owner-", ".processes-"
-"""Begins of the names of lock files: of a folder that only those who have the lock use, and of one
-that other processes use as well."""
+"""Begins of the names of lock files. A folder with the first is used only by those who have its
+lock, a folder with the second also by processes without it."""
 
 
 class TemporaryFolder:
@@ -59,10 +59,10 @@ class TemporaryFolder:
 
 
 def lock_for_processes(folder: Path) -> tuple[int, ...]:
-    """Lock a folder that processes use which are not given the lock, or close it.
+    """Lock a folder that is also used by processes without the lock.
 
     It stays while somebody has the lock, and after that while a process works in the folder or has
-    its name in its environment: those of users' programs outlive who has started them.
+    its name in its environment: users' programs may outlive who has started them.
 
     Returns:
         Descriptors. None where there can be no lock; then only the owner removes the folder.
@@ -149,7 +149,11 @@ def _owner_name() -> str | None:
 
 
 def _processes_name() -> str | None:
-    """Name that of a folder whose processes can be found by those of this container alone."""
+    """Name the lock file of a folder that processes of this boot and container use.
+
+    Those of another container on this boot cannot be found from here. ``None`` where the kernel
+    does not say which boot or container this is.
+    """
     boot_id, namespace = read_boot_id(), read_pid_namespace()
     return f"{_PROCESSES}{boot_id}-{namespace}" if boot_id and namespace else None
 

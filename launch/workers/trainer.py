@@ -287,13 +287,13 @@ class Trainer:
         return directive
 
     def _check_frozen(self) -> None:
-        """Check that nothing is trained by now that was not at first.
+        """Check that no parameter is trained that was frozen before the first step.
 
-        Memory for the sums of gradients is shared before the first step, so that some strategies
-        would train it and others not.
+        Memory for the sums of gradients is shared before that step: some strategies would train
+        such a parameter, and others would not.
 
         Raises:
-            UseCaseError: A parameter is.
+            UseCaseError: One is.
         """
         for name, parameter in self._frozen:
             if parameter.requires_grad:

@@ -118,7 +118,7 @@ class CrossNodeReducer:
             self._missing = Counter(numbers)
         else:
             self._missing[number] -= 1
-        return self._missing[number] <= 0  # below where the rank made it after they were counted
+        return self._missing[number] <= 0  # negative if the rank made the bucket after the count
 
     def all_reduce(
         self,

@@ -81,7 +81,7 @@ class NoiseMeter:
 
     Attributes:
         is_measuring: Whether this step is measured.
-        watched: Parameters whose gradients are seen in the last measured step.
+        watched: Parameters whose gradients the last measured step has shown it.
     """
 
     def __init__(
