@@ -169,6 +169,9 @@ class Final:
                     if entrant.role.is_rare:
                         entrant.close()
             running = [e for e in entrants if number < _RARE_ROUNDS or not e.role.is_rare]
+            if 0 < number < LEAST_ROUNDS and self._trials.race.is_apart:
+                # That each turn is a start may not have been known when they were counted.
+                running = self._without_last_rare(running, end)
             is_short = self._clock() + self._trials.round_s(running) > end
             if number >= LEAST_ROUNDS and is_short:
                 return
@@ -183,6 +186,16 @@ class Final:
                     race.go_forwards()  # the best plan and the defaults lose turns last
                 race.run_round(running, until=end)
             self._trials.report_standings(entrants[0], entrants[1:])
+
+    def _without_last_rare(self, entrants: Sequence[Entrant], end: float) -> list[Entrant]:
+        """Leave out the last of what is only compared with until a round is over in time."""
+        kept = list(entrants)
+        for entrant in reversed(entrants):
+            if self._clock() + self._trials.round_s(kept) <= end:
+                break
+            if entrant.role.is_rare:
+                kept.remove(entrant)
+        return kept
 
     def _limit_s(self, plan: Plan, end: float) -> float:
         """Give the time in which a plan of the final must be warm."""

@@ -28,7 +28,8 @@ def gain(recorded: Recorded, **factors: float) -> None:
 
 def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
     gain(recorded, bf16=0.5, bf16_internal=0.8)
-    outcome = Search(store, recorded, replace(REQUEST, precision="auto"), ANY_PRECISION).tune()
+    asked = replace(REQUEST, precision="auto", budget_s=240)
+    outcome = Search(store, recorded, asked, ANY_PRECISION).tune()
     best = outcome.plan.plan
     assert best.precision == "bf16"
     assert replace(best, precision="fp32") in [plan for _, plan in recorded.ran]
@@ -38,7 +39,7 @@ def test_best_rounded_plan_is_measured_in_fp32_too(store, recorded):
         assert own.plan == replace(one.plan, node_batch=32) != one.plan
     gained = outcome.plan.throughput_samples_per_s.median
     assert gained == pytest.approx(2 * outcome.exact.throughput_samples_per_s.median, rel=0.01)
-    assert 140 < recorded.now_s <= 182
+    assert 200 < recorded.now_s <= 242
 
 
 def test_best_plan_in_fp32_needs_no_word_of_what_fp32_would_give(store, recorded):
