@@ -13,7 +13,7 @@ from planner.api.tuning import tune as tune_request
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import ComparedPlan, StoredPlan
-from planner.quantities import format_duration
+from planner.quantities import format_duration, interval_json, with_ends
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
@@ -177,6 +177,19 @@ def _larger_batch(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
             keeps = keep_batch_options(plan, outcome.defaults.plan)
         changes = "fewer, larger steps, which changes what is learned"
         yield "batch", f"{plan.node_batch} in place of {own}: {changes}; {keeps} keeps it"
+        yield from _separate_gains(outcome)
+
+
+def _separate_gains(outcome: TuneOutcome) -> Iterator[tuple[str, str]]:
+    """Say what the settings gain and what the batch does, where both are known."""
+    larger = [one.speedup for one in outcome.plan.comparisons if one.name == "own_batch"]
+    settings = outcome.settings_gain
+    if not larger or settings is None:
+        return
+    gains = (settings, larger[0])
+    by_settings, by_batch = (with_ends(one.median, one.low, one.high) for one in gains)
+    unsure = doubt(max(gains, key=lambda one: one.high / one.low), outcome.trials)
+    yield "gains", f"settings {by_settings} times, larger batch {by_batch} times{unsure}"
 
 
 def _describe_time(result: TuneResult, stepping_s: float) -> str:
@@ -234,6 +247,7 @@ def _outcome_json(
         "fp32": None if outcome.exact is None else outcome.exact.to_json(stale=False),
         "own_batch_unknown": outcome.own_batch_unknown,
         "one_core_unknown": outcome.one_core_unknown,
+        "settings_gain": interval_json(outcome.settings_gain),
         "compile_s": outcome.compile_s,
         "epochs": outcome.epochs,
         "pixel_bytes": pixel_bytes,

@@ -65,6 +65,9 @@ class TuneOutcome:
     one_core_unknown: str | None = None
     """Why the best plan was not raced against the run on one core; ``None`` where it was, or is
     that, and where there is no such run."""
+    settings_gain: Interval | None = None
+    """Speedup over PyTorch's defaults of the best plan's settings with the use case's own batch, in
+    turns side by side; ``None`` where the plan has that batch, or these had none."""
     lost_in_turns: int = 0
     """Plans that were reported with more samples per second than the best one has in the end, and
     that took more time than it in the rounds in which both had a turn."""
@@ -129,6 +132,7 @@ def conclude(
         default_batch=findings.case.default_batch,
         own_batch_unknown=_explain_no_own_batch(findings, best, stored, interrupted=interrupted),
         one_core_unknown=_explain_no_one_core(findings, best, stored, interrupted=interrupted),
+        settings_gain=_find_settings_gain(findings, stored),
         # For another objective, rates were reported by what samples are worth.
         lost_in_turns=_count_lost(findings, best) if objective is None else 0,
     )
@@ -313,6 +317,20 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
             )
             found.append(compared)
     return tuple(found)
+
+
+def _find_settings_gain(findings: Findings, stored: StoredPlan) -> Interval | None:
+    """Give what the best plan gains over the defaults by its settings, apart from its batch."""
+    plans = {one.name: one.plan for one in stored.comparisons}
+    own = plans.get("own_batch")
+    if own is None or own.node_batch == stored.plan.node_batch:
+        return None
+    results = findings.current_results() or findings.results
+    defaults = _last([r for r in results if r.plan == plans.get("defaults")])
+    alike = _last([r for r in results if r.plan == own])
+    if defaults is None or alike is None:
+        return None
+    return compare_results(defaults, alike, noise=PairNoise.of_results(results))
 
 
 def _seen_rate(best: Candidate) -> Interval:

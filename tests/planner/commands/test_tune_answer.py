@@ -127,6 +127,22 @@ def test_hosts_have_the_reasons_and_the_batch_that_one_machine_has(capsys):
         assert said.count(line) == 1
 
 
+def test_what_the_settings_and_a_larger_batch_gain_are_separate_figures(capsys):
+    by_batch = Interval(median=1.06, low=0.99, high=1.14, count=6)
+    by_settings = Interval(median=1.39, low=1.31, high=1.46, count=6)
+    own = replace(COMPARED, name="own_batch", speedup=by_batch)
+    result = make_result(replace(FOUND, comparisons=(own,)))
+    (node,) = result.nodes
+    outcome = replace(node.outcome, default_batch=32, settings_gain=by_settings)
+    result = replace(result, nodes=(replace(node, outcome=outcome),))
+    show_here(result, "ddlplan launch", Output("tune", as_json=False))
+    said = "settings 1.39 (1.31 to 1.46) times, larger batch 1.06 (0.99 to 1.14) times"
+    assert f"gains      {said}" in capsys.readouterr().out.splitlines()
+    show_here(result, "ddlplan launch", Output("tune", as_json=True))
+    gain = json.loads(capsys.readouterr().out)["data"]["settings_gain"]
+    assert gain == {"median": 1.39, "ci_low": 1.31, "ci_high": 1.46}
+
+
 @pytest.mark.parametrize(
     ("before_search_s", "said"),
     [

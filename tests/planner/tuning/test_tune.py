@@ -44,6 +44,17 @@ def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_th
     assert found.speedup == compared["defaults"].speedup
 
 
+def test_gain_of_the_settings_is_known_apart_from_that_of_the_batch(usual):
+    """Of the two, what the larger batch gains alone was a figure."""
+    compared = {one.name: one.plan for one in usual.outcome.plan.comparisons}
+    own, defaults = compared["own_batch"], compared["defaults"]
+    assert own.node_batch == defaults.node_batch < usual.outcome.plan.plan.node_batch
+    gain = usual.outcome.settings_gain
+    truth = usual.recorded.sample_s(defaults) / usual.recorded.sample_s(own)
+    assert gain.low <= truth <= gain.high
+    assert gain.median == pytest.approx(truth, rel=0.01)
+
+
 def test_missing_comparison_at_the_own_batch_has_its_reason(store, recorded, usual):
     """The line was left out without a word."""
     assert (usual.outcome.own_batch_unknown, usual.outcome.one_core_unknown) == (None, None)
@@ -51,6 +62,7 @@ def test_missing_comparison_at_the_own_batch_has_its_reason(store, recorded, usu
     found = Search(store, recorded).tune()
     assert "own_batch" not in {one.name for one in found.plan.comparisons}
     assert found.own_batch_unknown == "its trial failed: crash"
+    assert found.settings_gain is None
 
 
 def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded, usual):
