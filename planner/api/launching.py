@@ -50,7 +50,7 @@ from planner.jobs.training import RUNS, LaunchOutcome, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
-from planner.store import Store
+from planner.store import Store, find_hazard
 from planner.trainings.event_files import charting, check_event_folder
 from planner.trainings.recorder import recording
 from planner.trials.reports import Listener, ignore
@@ -168,6 +168,8 @@ def launch(
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=True)
+    if (hazard := find_hazard(db)) is not None:  # it is written to while the training runs
+        launcher.warn(hazard)
 
     def attempt(request: LaunchRequest, good: Sequence[Host] | None) -> LaunchResult:
         return launcher.run(request, hosts if good is None else hosts.only(good))

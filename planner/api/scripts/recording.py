@@ -16,7 +16,7 @@ from launch.system.process_identity import ProcessIdentity
 from planner.errors import PlannerError
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
-from planner.store import Store
+from planner.store import Store, find_hazard
 from planner.trials.reports import Listener
 
 _BEAT_S = 10.0
@@ -54,6 +54,8 @@ def begin_row(
         heartbeat_at=utc_now(),
     )
     try:
+        if (hazard := find_hazard(db)) is not None:
+            listener(Warned(message=hazard))
         with Store.open(db, create=False) as store:
             return store.trainings.add(record).id
     except PlannerError as error:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.api import probe
-from planner.errors import StoreUnwritableError
+from planner.api import LaunchRequest, launch, make_workload, probe
+from planner.api.scripts.recording import begin_row
+from planner.errors import NoPlanError, StoreUnwritableError
 from planner.store import find_hazard
 from planner.store.databases.location import (
     check_writable,
@@ -50,8 +51,9 @@ def test_network_file_system_of_a_database_is_found(path, kind, mounts):
     assert find_network_file_system(Path(path), mounts) == kind
 
 
-def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, monkeypatch):
-    """The story: two hosts wrote to one file over NFS, whose locks did not hold."""
+@pytest.fixture
+def remote_db(tmp_path, mounts, monkeypatch) -> str:
+    """A database that is not there yet, in a folder of a file server."""
     mounts.write_text(
         f"22 1 0:21 / / rw - ext4 /dev/vda1 rw\n30 22 0:9 / {tmp_path} rw - nfs4 f:/ rw"
     )
@@ -59,17 +61,37 @@ def test_database_on_a_network_file_system_is_warned_of_once(tmp_path, mounts, m
     monkeypatch.setattr(
         "planner.store.databases.opening.find_network_file_system", lambda path: found(path, mounts)
     )
-    warned = []
-    db = str(tmp_path / "planner.db")
-    probe(
-        db=db,
-        quick=True,
-        listener=lambda report, host=None: (
-            warned.append(report.message) if hasattr(report, "message") else None
-        ),
-    )
-    assert warned == [find_hazard(db)]
-    assert "is on a network file system (nfs4), where SQLite's locks may fail" in warned[0]
+    return str(tmp_path / "planner.db")
+
+
+class Heard:
+    """Keeps the lines of all reports."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def __call__(self, report, _host=None) -> None:
+        if hasattr(report, "message"):
+            self.lines.append(report.message)
+
+
+def test_database_on_a_network_file_system_is_warned_of_once(remote_db):
+    """The story: two hosts wrote to one file over NFS, whose locks did not hold."""
+    heard = Heard()
+    probe(db=remote_db, quick=True, listener=heard)
+    assert heard.lines == [find_hazard(remote_db)]
+    assert "is on a network file system (nfs4), where SQLite's locks may fail" in heard.lines[0]
+
+
+def test_training_that_is_recorded_on_a_network_file_system_is_warned_of_it(remote_db):
+    """Searches alone were, though each training writes there every other second."""
+    request, heard = LaunchRequest(workload=make_workload("simplebig")), Heard()
+    with pytest.raises(NoPlanError):
+        launch(request, db=remote_db, listener=heard)
+    assert heard.lines == [find_hazard(remote_db)]
+    heard = Heard()
+    assert begin_row("script:python train.py", [], 1.0, remote_db, heard) is None
+    assert heard.lines[0] == find_hazard(remote_db)
 
 
 def test_name_of_a_new_database_is_on_the_disk(tmp_path, monkeypatch):
