@@ -60,7 +60,8 @@ def run_child(command: Sequence[str], *, limit_s: float) -> ChildResult:
     except subprocess.TimeoutExpired:
         _kill_group(child)
         output, _ = child.communicate()
-        return ChildResult(document=find_document(output), failure=f"not done after {limit_s:g} s")
+        failure = f"not done after {limit_s:.3g} s"
+        return ChildResult(document=find_document(output), failure=failure)
     except BaseException:
         _kill_group(child)
         child.wait()
