@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -26,6 +27,19 @@ def test_short_search_leaves_smaller_batches_out(store, recorded):
 def test_number_of_trials_can_be_limited(store, recorded):
     Search(store, recorded, replace(REQUEST, trials=3)).tune()
     assert sum(role is Role.SEARCH for role, _ in recorded.ran) == 3
+
+
+def test_longer_budget_tries_more_plans_and_lengthens_no_trial(store):
+    """The story: each trial took longer, so that the tenth minute knew no more than the third."""
+    tried = []
+    for budget_s in (30, 120):
+        asked = replace(REQUEST, budget_s=budget_s, max_batch=32, fresh=True)
+        trials = Search(store, Recorded(), asked).tune().trials
+        tried.append([result for result in trials if result.role is Role.SEARCH])
+    few, many = tried
+    assert len({result.plan for result in few}) < len({result.plan for result in many})
+    rounds = [len(result.measurement.rounds) for result in many if result.measurement is not None]
+    assert median(rounds) <= 4
 
 
 def test_time_that_checks_have_taken_is_part_of_the_budget(store, recorded):
