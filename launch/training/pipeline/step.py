@@ -109,15 +109,14 @@ class PipelineStep(TrainStep):
         print(cut)  # noqa: T201 - to this worker's log
 
     def noise_obstacle(self) -> str | None:
-        averager = self._update.averager
-        if averager is None and self._plan.replicas == 1:
+        if self._update.averager is not None:
+            return None
+        if self._plan.replicas == 1:
             return (
                 "a pipeline adds the gradients of its micro-batches up: several on CPUs, with "
                 "strategy hybrid, are measured"
             )
-        if averager is None or self._has_weights:
-            return super().noise_obstacle()
-        return None
+        return super().noise_obstacle()
 
     def measure_noise(self, cost_limit: float) -> None:
         averager = self._update.averager
@@ -141,14 +140,16 @@ class PipelineStep(TrainStep):
             weights[self._replica] = 0.0
         if size:
             loss = self._run_pipeline(share, size, batch, weights)
-        self._show_noise(size / batch.total)
+        scale = size / batch.total
+        if self._has_weights:  # written by the first stage before its activations came
+            scale = float(weights[self._replica]) if size else 0.0
+        self._show_noise(scale)
         is_last = self._stage == self._stages - 1
         if is_last:
             losses[self._replica] = loss
         weight = None
-        if self._has_weights:  # written by the first stage before its activations came
-            counts = size and (is_last or self._counts_on_each_stage)
-            weight = float(weights[self._replica]) if counts else 0.0
+        if self._has_weights:
+            weight = scale if is_last or self._counts_on_each_stage else 0.0
         with translate_lost_workers():
             loss_of_all = self._update.finish(
                 LossSum(loss if is_last else 0.0, weight), is_full=batch.is_full
@@ -216,13 +217,13 @@ class PipelineStep(TrainStep):
                 work.wait()
         return loss
 
-    def _show_noise(self, share: float) -> None:
-        """Show the meter this worker's stage of its replica, which has that share of the step."""
+    def _show_noise(self, scale: float) -> None:
+        """Show the meter this worker's stage of its replica, whose loss was scaled by that."""
         meter, averager = self.noise_meter, self._update.averager
         if meter is None or averager is None:
             return
         if meter.is_measuring:
-            meter.add_part(averager.gradients(), share, counts=self._stage == 0)
+            meter.add_part(averager.gradients(), scale, counts=self._stage == 0)
         if self._exchange is not None:
             self._exchange.run(meter)
 

@@ -84,6 +84,11 @@ def test_parts_count_by_their_weight(training):
         assert_true(measured(training, plan, "DoubledStill"), "DoubledStill")
 
 
+def test_pipelines_side_by_side_count_by_their_weight(training_on_four):
+    """The story: with weights they were not measured, though each stage knows those of its own."""
+    assert_true(measured(training_on_four, HYBRID, "DoubledStill", epochs=6), "DoubledStill")
+
+
 @pytest.mark.parametrize("name", MEASURED)
 def test_measuring_is_asked_for_and_changes_no_bit_of_the_weights(name, training):
     plain = training.run(MEASURED[name], "Learning", file=FILE)
