@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -199,13 +200,15 @@ def tune(
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from launch.workload import Workload
-    from planner.plans.objective import OBJECTIVES
+    from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     check_data(data, found, use_case)
     _check_one_of(
         {"--batch-size": batch_size, "--effective-batch": effective_batch, "--max-batch": max_batch}
     )
+    targets = {"--target": target, "--target-accuracy": target_accuracy}
+    _check_one_of(targets)
     checked: dict[str, Any] = {
         "workload": Workload(use_case=str(replay), seed=seed)
         if use_case is None and replay is not None
@@ -222,11 +225,12 @@ def tune(
         "objective": one_of("--objective", objective, OBJECTIVES),
         "lr_scaling": one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
     }
-    if objective == OBJECTIVES[0] and (target, target_accuracy) != (None, None):
-        raise UsageError("--target without --objective time-to-loss: give both")
-    if target is not None and target_accuracy is not None:
-        raise typer.BadParameter("--target and --target-accuracy exclude each other: give one")
-    if objective != OBJECTIVES[0] and replay is not None:
+    for name, value in targets.items():
+        if value is not None and objective != TIME_TO_LOSS:
+            raise UsageError(f"{name} without --objective {TIME_TO_LOSS}: give both")
+        if value is not None and not math.isfinite(value):
+            raise UsageError(f"{name} {value}: name a number that a training can reach")
+    if objective == TIME_TO_LOSS and replay is not None:
         raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
@@ -259,7 +263,7 @@ def tune(
     tune_request(request, found, db, out, waits=not no_wait)
 
 
-def _check_one_of(options: Mapping[str, int | None]) -> None:
+def _check_one_of(options: Mapping[str, float | None]) -> None:
     given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other: give one")

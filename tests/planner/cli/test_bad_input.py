@@ -18,6 +18,7 @@ raise_at_import = 1 / 0
 """
 
 OUT_OF_REACH = "--ssh-config unreachable"  # without the ten seconds that ssh would wait
+TO_LOSS = "tune --use-case simplebig --objective time-to-loss"
 # arguments, exit code, what the line must say; in a folder as `furnished` makes it
 CASES = [
     ("tune --use-case simplebg", 2, "did you mean simplebig?"),
@@ -56,6 +57,17 @@ CASES = [
     ("tune --use-case simplebig --batch-size 0", 2, "--batch-size"),
     ("tune --use-case simplebig --batch-size 8 --max-batch 8", 2, "exclude each other"),
     ("tune --use-case simplebig --batch-size 8 --effective-batch 8", 2, "exclude each other"),
+    ("tune --use-case simplebig --objective speed", 2, "throughput, time-to-loss"),
+    ("tune --use-case simplebig --lr-scaling log", 2, "none, linear, sqrt"),
+    ("tune --use-case simplebig --target 1", 2, "--target without --objective time-to-loss"),
+    ("tune --use-case simplebig --target-accuracy 0.9", 2, "--target-accuracy without --objective"),
+    (f"{TO_LOSS} --target 1 --target-accuracy 0.9", 2, "exclude each other"),
+    (f"{TO_LOSS} --target-accuracy 1.5", 2, "--target-accuracy"),
+    # What is no number counted as reached after the first epoch.
+    (f"{TO_LOSS} --target nan", 2, "--target nan: name a number"),
+    (f"{TO_LOSS} --target inf", 2, "--target inf: name a number"),
+    (f"{TO_LOSS} --target-accuracy nan", 2, "--target-accuracy nan: name a number"),
+    (f"{TO_LOSS} --replay text", 2, "records tell no noise scale"),
     ("tune --use-case simplebig --precision fp8", 2, "choose one of"),
     ("tune --use-case simplebig --strategies piepline", 2, "choose one of gpu_data"),
     ("tune --use-case simplebig --strategies ,", 2, "at least one"),
