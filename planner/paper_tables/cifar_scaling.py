@@ -58,7 +58,8 @@ _WHAT = (
 _PUBLISHED_ACCURACY = 92.83
 _PUBLISHED = (
     "He, Zhang, Ren and Sun, Deep Residual Learning for Image Recognition, 2016, "
-    "https://arxiv.org/abs/1512.03385: ResNet-44 has a test error of 7.17 % on CIFAR-10"
+    "https://arxiv.org/abs/1512.03385: ResNet-44 has a test error of 7.17 % on CIFAR-10, trained "
+    "on two GPUs in batches of 128"
 )
 
 _TRAINING_COLUMNS = (

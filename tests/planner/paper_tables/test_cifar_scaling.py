@@ -127,6 +127,7 @@ def test_trainings_with_one_worker_and_with_two_are_compared():
     assert (one["time"].number, two["time"].number) == (300.0, 165.0)
     assert two["accuracy"].number == pytest.approx(83)
     assert paper["published_accuracy"].number == 92.83
+    assert "two GPUs" in table.source
     assert one["data"].text == "generated"
 
 
