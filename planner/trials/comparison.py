@@ -160,10 +160,9 @@ class PairNoise:
         noise = cls(_squares=0.0, _degrees=0)
         timed = [(result.plan, _Turns.of(result)) for result in results]
         for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
-            pairs = one.pairs_with(other)
             if plan == beside:  # stored while it raced, and again: the same turns twice
-                pairs = [(first, second) for first, second in pairs if first != second]
-            if pairs:
+                continue
+            if pairs := one.pairs_with(other):
                 noise.learn(str(number), [math.log(first / second) for first, second in pairs])
         if noise._degrees < _ENOUGH_PAIRS:
             noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2
