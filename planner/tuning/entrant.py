@@ -68,6 +68,9 @@ class Entrant:
     last_batches: LastBatches = field(default_factory=LastBatches)
     """What all plans of the race have shown of them."""
 
+    worth: float = 1.0
+    """By what the times of its steps are divided."""
+
     turns_s: dict[int, float] = field(default_factory=dict)
     """Mean step of a whole batch in each turn, by round."""
 
@@ -116,8 +119,8 @@ class Entrant:
 
     @property
     def turn_s(self) -> float:
-        """Time of its next turn."""
-        return self.step_s * self.steps_of_turn()
+        """Time of its next turn by the clock, whatever its steps count as."""
+        return self.worth * self.step_s * self.steps_of_turn()
 
     def steps_of_turn(self) -> int:
         """Give how many steps its next turn has.

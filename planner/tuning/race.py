@@ -51,6 +51,7 @@ class Race:
         on_step: Receives a `TrialProgress` after each turn.
         clock: Seconds that only go forward.
         fits: Tells whether plans are expected to fit into memory at once.
+        worth: Gives by what the times of steps with a batch of so many are divided.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Race:
         on_step: Listener = ignore,
         clock: Callable[[], float] = time.monotonic,
         fits: Callable[[Sequence[Plan]], bool] = lambda _: True,
+        worth: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
         self._start = start
         self._cores = cores
@@ -71,6 +73,7 @@ class Race:
         self._on_step = on_step
         self._clock = clock
         self._fits = fits
+        self._worth = worth
         self._has_lacked_memory = False
         self._last_batches = LastBatches()
 
@@ -246,7 +249,9 @@ class Race:
             entrant.is_open = False
             entrant.elapsed_s = self._clock() - began
             return entrant
-        entrant = Entrant(plan, role, contender, parameters, self._last_batches)
+        entrant = Entrant(
+            plan, role, contender, parameters, self._last_batches, self._worth(plan.node_batch)
+        )
         try:
             self._warm_up(entrant, began + time_limit_s)
         except TrialFailedError as error:

@@ -68,6 +68,7 @@ class RunningTrials:
             on_step=listener,
             clock=clock,
             fits=self.fit_side_by_side,
+            worth=findings.worth,
         )
         self.noise = PairNoise()
         self.raced: list[Plan] = []

@@ -87,6 +87,15 @@ def test_first_rounds_do_not_count_as_long_as_there_is_time_for_others():
         assert list(entrants[0].turns_s.values()) == [2.0]
 
 
+def test_turn_takes_the_time_of_its_steps_where_these_count_by_the_worth_of_their_samples():
+    """The story: rounds of a search by time to a loss were taken to last as long as the search sees
+    them, and finals ended though there was time for more of them."""
+    race = Race(lambda _plan: Scripted("a", [4.0], []), worth=lambda batch: 5 / batch)
+    entrant = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    race.run_round([entrant])
+    assert (entrant.step_s, entrant.steps_of_turn(), entrant.turn_s) == (4.0, 1, 2.0)
+
+
 def test_what_loader_processes_read_before_the_turns_does_not_count():
     """Four batches lay ready and were used up: eight steps were made, and four were loaded."""
     plan = Plan(strategy="sequential", node_batch=10, loader_workers=2)
