@@ -102,9 +102,7 @@ def conclude(
     if chosen is not None:
         known = [*candidates, *findings.current_candidates()]
         best = next((one for one in reversed(known) if one.plan == chosen), best)
-    stored = _stored(findings, best)
-    scaling = findings.request.lr_scaling
-    stored = replace(stored, plan=replace(stored.plan, lr_scaling=scaling), objective=objective)
+    stored = _stored(findings, best, objective)
     short_budget = None if interrupted else _warn_short_budget(findings)
     new = findings.new_results()
     warnings = (
@@ -126,7 +124,7 @@ def conclude(
         stepping_s=sum(r.measurement.total_s for r in new if r.measurement),
         interrupted=interrupted,
         warnings=tuple(warning for warning in warnings if warning),
-        exact=_exact(findings, best, candidates),
+        exact=_exact(findings, best, candidates, objective),
         compile_s=best.compile_s,
         epochs=findings.request.epochs,
         default_batch=findings.case.default_batch,
@@ -181,13 +179,21 @@ def _explain_no_turns(findings: Findings, plan: Plan, *, interrupted: bool) -> s
 
 
 def _exact(
-    findings: Findings, best: Candidate, candidates: Sequence[Candidate]
+    findings: Findings,
+    best: Candidate,
+    candidates: Sequence[Candidate],
+    objective: Objective | None,
 ) -> StoredPlan | None:
-    """Give the best plan in fp32, where the best of all is another one."""
+    """Give the best plan in fp32, where the best of all is another one.
+
+    Of another batch than that one's, samples may be worth less than their rate says.
+    """
     if findings.request.precision != "auto" or best.plan.precision == "fp32":
         return None
     exact = [c for c in findings.current_candidates() or candidates if c.plan.precision == "fp32"]
-    return _stored(findings, choose(exact)) if exact else None
+    if objective is not None:
+        exact = [c for c in exact if c.plan.node_batch == best.plan.node_batch]
+    return _stored(findings, choose(exact), objective) if exact else None
 
 
 def _count_lost(findings: Findings, best: Candidate) -> int:
@@ -202,7 +208,7 @@ def _count_lost(findings: Findings, best: Candidate) -> int:
     return sum(1 for lead in leads if lead is not None and lead.median > 1)
 
 
-def _stored(findings: Findings, best: Candidate) -> StoredPlan:
+def _stored(findings: Findings, best: Candidate, objective: Objective | None) -> StoredPlan:
     comparisons = _compare(findings, best)
     results = findings.current_results() or findings.results
     speedup = shown = None
@@ -222,7 +228,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         use_case_digest=findings.case.digest,
         node=findings.node.node,
         fingerprint=findings.node.fingerprint(),
-        plan=best.plan,
+        plan=replace(best.plan, lr_scaling=findings.request.lr_scaling),
         throughput_samples_per_s=rate,
         speedup=speedup,
         baseline=shown,
@@ -234,6 +240,7 @@ def _stored(findings: Findings, best: Candidate) -> StoredPlan:
         begins_early=findings.case.updates_in_parts
         and load_strategy(best.plan.strategy).begins_early(best.plan),
         is_generated=findings.case.is_generated,
+        objective=objective,
         created_at=utc_now(),
         software=findings.software,
         study_id=findings.study_id,

@@ -228,6 +228,26 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
     assert (outcome.lost_in_turns, by_worth.lost_in_turns) == (1, 0)
 
 
+def test_plan_in_fp32_is_named_for_what_the_best_one_was_chosen_for(tmp_path):
+    """The story: of a search by time to a loss it had most samples a second, in a batch that makes
+    them worth little, and its learning rate was not scaled."""
+    request = TuneRequest(
+        workload=Workload(use_case="simplebig"),
+        precision="auto",
+        objective=OBJECTIVE.name,
+        lr_scaling="linear",
+    )
+    best, larger = replace(OTHER, precision="bf16"), replace(OTHER, node_batch=128)
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        findings = Findings(request, CASE, NODE, {}, store.studies)
+        for plan, step_s in ((best, 1.0), (OTHER, 1.5), (larger, 2.0)):
+            findings.add(timed(plan, Role.FINAL, {1: step_s, 2: step_s}))
+        outcome = conclude(findings, store.plans, chosen=best, objective=OBJECTIVE)
+    assert outcome.plan.plan == replace(best, lr_scaling="linear")
+    assert outcome.exact.plan == replace(OTHER, lr_scaling="linear")
+    assert outcome.exact.objective == outcome.plan.objective == OBJECTIVE
+
+
 def test_no_plan_is_explained_by_a_trial_that_could_have_given_one(findings, tmp_path):
     """The story: "no trial of 3 succeeded, the last one: ok, None"."""
     late = {"outcome": Outcome.TIME_LIMIT, "reason": "no turn", "elapsed_s": 1.0}
