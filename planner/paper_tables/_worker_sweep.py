@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -139,5 +140,6 @@ def best_accuracy(epochs: Sequence[EpochDone]) -> float:
 
 
 def _accuracy_of(epoch: EpochDone) -> float:
-    """Give the accuracy of an epoch; 0 where none was measured."""
-    return epoch.metrics.get(ACCURACY, 0.0)
+    """Give the accuracy of an epoch; 0 where none was measured, or it is no number."""
+    accuracy = epoch.metrics.get(ACCURACY, 0.0)
+    return 0.0 if math.isnan(accuracy) else accuracy

@@ -204,7 +204,8 @@ class _Course:
 
     def _look_for_target(self, epoch: EpochDone) -> None:
         distance = self._target.value(epoch)
-        if distance is None or self.target_samples is not None:
+        # An accuracy may be no number, as that of a class without samples.
+        if distance is None or math.isnan(distance) or self.target_samples is not None:
             return
         if distance > 0:
             self._before = (self._samples, distance)

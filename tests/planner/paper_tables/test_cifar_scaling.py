@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from worth_cases import BEST, ONE_CORE
 
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._worker_sweep import best_accuracy
 
 PAPER = load_paper("cifar_scaling")
 MEASURED = "cifar_resnet44,images=2000,lr=0.01"
@@ -37,6 +39,11 @@ def held_sweep(points=(), **changes):
 def training_rows(*given):
     _, table = PAPER.tables(StoredEvidence(trainings={"cifar_resnet44": given}))
     return table.rows[:-1]
+
+
+def test_accuracy_that_is_no_number_is_not_the_best_one():
+    epochs = [*sample_point(32, accuracy=math.nan).epochs, *sample_point(32, accuracy=0.5).epochs]
+    assert best_accuracy(epochs) == 0.5
 
 
 def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from imagined_machines import node_of
 from sample_plan import CASE
@@ -37,6 +39,7 @@ class Recorded:
         self.now_s = 0.0
         self.noise = noise
         self.has_accuracy = accuracy
+        self.first_accuracy: float | None = None
         self.is_closed = False
         self.said: list[str] = []
         self.gpus = 0
@@ -57,12 +60,15 @@ class Recorded:
                     )
                 yield StepsFinished(epoch=epoch, time_s=0.0)
                 loss = 2.0 ** -(epoch + 1)
+                accuracy = 1 - loss
+                if epoch == 0 and self.first_accuracy is not None:
+                    accuracy = self.first_accuracy
                 yield Validated(
                     epoch=epoch,
                     samples=100,
                     loss_sum=100 * loss,
                     weight=100.0,
-                    metric_sums={"accuracy": 100 * (1 - loss)} if self.has_accuracy else {},
+                    metric_sums={"accuracy": 100 * accuracy} if self.has_accuracy else {},
                     time_s=0.0,
                 )
                 yield None
@@ -146,6 +152,14 @@ def test_target_that_is_reached_is_no_end_while_the_scale_is_not_clear():
 
 def test_target_may_be_an_accuracy():
     found = Recorded(scale(0.1)).measure(target=Target(accuracy=0.8125))
+    assert found.target_samples == pytest.approx(2.5 * STEPS * 32)
+
+
+def test_accuracy_that_is_no_number_has_reached_nothing():
+    """The story: it was taken for the target, and the time to that was predicted from one epoch."""
+    training = Recorded(scale(0.1))
+    training.first_accuracy = math.nan
+    found = training.measure(target=Target(accuracy=0.8125))
     assert found.target_samples == pytest.approx(2.5 * STEPS * 32)
 
 
