@@ -104,6 +104,7 @@ class Entrant:
     """Steps of its turns since an epoch's last batch, which was smaller; ``None`` before one."""
     _last_step: StepDone | None = None
     _turn_steps: int = 0
+    """Of its last round: of a turn that was taken again, too."""
     _input_s: float = 0.0
     _timed_s: float = 0.0
     _read_ahead: list[int] = field(default_factory=list)
@@ -148,6 +149,7 @@ class Entrant:
         Of many steps the first, which finds cold caches, does not count. A turn that it has had in
         this round already does not count any more.
         """
+        before = self._turn_steps if number in self.turns_s else 0
         self.discard_turn(number)
         batch = self.plan.node_batch
         whole = [step for step in steps if step.samples == batch]
@@ -158,7 +160,7 @@ class Entrant:
         self.turns_s[number] = fmean(step.time_s for step in counted) * (batch / samples)
         input_s, timed_s = _sum_input(steps)
         self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
-        self.steps, self._turn_steps = self.steps + len(steps), len(steps)
+        self.steps, self._turn_steps = self.steps + len(steps), before + len(steps)
         self.spent_s += timed_s
         self._read_ahead.append(steps[-1].read_ahead)
 

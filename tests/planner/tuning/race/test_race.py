@@ -251,6 +251,16 @@ def test_turn_that_is_disturbed_again_and_again_counts_at_last():
     assert [turn.was_repeated for turn in entrant.measurement().disturbed] == [True, True, False]
 
 
+def test_steps_of_a_turn_that_was_taken_again_do_not_count_where_its_round_does_not():
+    """The story: what was read ahead was then held against more steps than had used it up."""
+    race, (entrant,) = disturbed_entrants([1.0, 0.0])
+    race.run_round([entrant])
+    (number,) = entrant.turns_s
+    assert entrant.steps == 2
+    entrant.count_as_warmup(number)
+    assert entrant.steps == 0
+
+
 def test_what_disturbs_all_the_time_is_waited_for_no_longer():
     race, (entrant,) = disturbed_entrants([1.0] * 99)
     for _ in range(12):
