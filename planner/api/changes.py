@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from planner.errors import NoDatabaseError, StoreError
 from planner.records.event_record import EventRecord
-from planner.records.job_record import JobState
+from planner.records.job_record import OPEN_STATES
 from planner.records.training_record import TrainingStatus
 from planner.store import Store
 from planner.supervision.states import true_jobs, true_trainings
@@ -96,7 +96,7 @@ class Follower:
         """
         try:
             store = self._open()
-            jobs = store.jobs.find(states=[JobState.QUEUED, JobState.RUNNING])
+            jobs = store.jobs.find(states=OPEN_STATES)
             deque(true_jobs(store, jobs), maxlen=0)
             trainings = store.trainings.find(states=[TrainingStatus.RUNNING])
             deque(true_trainings(store, trainings), maxlen=0)

@@ -7,14 +7,12 @@ from typing import Any
 
 from launch.system.log_part import MOST_LOG_BYTES, LogPart
 from planner.errors import ConflictError, UsageError
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import OPEN_STATES, JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
 from planner.supervision.resuming import resume_request
 from planner.supervision.states import true_jobs, true_trainings
 from planner.supervision.submission import submit as submit_to
-
-_OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
 def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db") -> JobRecord:
@@ -73,7 +71,7 @@ def find(
             found = store.jobs.find(training_id=training_id, before=before, most=most)
             return list(true_jobs(store, found))
         # Some that are stored as open may be over, and not all of these can be set right.
-        is_open = store.jobs.find(states=_OPEN, training_id=training_id, before=before)
+        is_open = store.jobs.find(states=OPEN_STATES, training_id=training_id, before=before)
         judged = [job for job in true_jobs(store, is_open) if job.state in states]
         over = [state for state in states if state.is_over]
         stored = store.jobs.find(states=over, training_id=training_id, before=before, most=most)
@@ -182,7 +180,7 @@ def resume(
     """
     with Store.open(db, create=False) as store:
         training = next(true_trainings(store, [store.trainings.get(training_id)]))
-        unfinished = store.jobs.find(states=_OPEN)
+        unfinished = store.jobs.find(states=OPEN_STATES)
         related = [*unfinished, *store.jobs.find(training_id=training_id)]
         request = resume_request(
             training,

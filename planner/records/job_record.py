@@ -38,7 +38,11 @@ class JobState(StrEnum):
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come of the job."""
-        return self not in (JobState.QUEUED, JobState.RUNNING)
+        return self not in OPEN_STATES
+
+
+OPEN_STATES = (JobState.QUEUED, JobState.RUNNING)
+"""Of jobs that are not over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

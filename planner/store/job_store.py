@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import NoJobError
 from planner.records.event_record import Topic
-from planner.records.job_record import JobRecord, JobState
+from planner.records.job_record import OPEN_STATES, JobRecord, JobState
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import jobs
 from planner.store.event_log import record_event
@@ -27,7 +27,6 @@ _TIMES = (
     "cancel_requested_at",
     "progress_at",
 )
-_OPEN = (JobState.QUEUED, JobState.RUNNING)
 
 
 class JobStore:
@@ -135,7 +134,7 @@ class JobStore:
         """
         if self.get(job_id).cancel_requested_at is not None:
             return False
-        return self._change(job_id, {"cancel_requested_at": self._now()}, from_states=_OPEN)
+        return self._change(job_id, {"cancel_requested_at": self._now()}, from_states=OPEN_STATES)
 
     def end(
         self,
@@ -145,7 +144,7 @@ class JobStore:
         exit_code: int | None = None,
         error: str | None = None,
         ended_at: datetime | None = None,
-        from_states: Collection[JobState] = _OPEN,
+        from_states: Collection[JobState] = OPEN_STATES,
         judged: JobRecord | None = None,
     ) -> bool:
         """Mark a job as over; false where it was in no such state, which then stays.

@@ -23,7 +23,7 @@ from launch.system.process_identity import ProcessIdentity
 from launch.system.process_tree import adopt_orphans, end_descendants, has_ended, reap_orphans
 from planner.errors import StoreError
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobRecord, JobState
+from planner.records.job_record import OPEN_STATES, JobRecord, JobState
 from planner.store import Store
 from planner.supervision.job_folder import ExitRecord, JobFolder
 from planner.supervision.options import NOT_FOR_JOBS, OPTIONS, make_arguments
@@ -109,9 +109,8 @@ class Supervisor:
         return False
 
     def _is_first(self) -> bool:
-        open_states = (JobState.QUEUED, JobState.RUNNING)
         earlier = self._store.jobs.find(
-            machine=self._record.machine, states=open_states, before=self._id
+            machine=self._record.machine, states=OPEN_STATES, before=self._id
         )
         waiting = (job for job in earlier if job.is_detached)
         return all(job.state.is_over for job in true_jobs(self._store, waiting))
