@@ -137,21 +137,8 @@ class Final:
                     self._trials.enter(plan, roles[plan], self._limit_s(plan, end))
                     for plan in [*raced, *beside]
                 ]
-            else:
-                again = [e for e in entrants if e.has_not_failed and not e.role.is_rare]
-                least_s, is_apart = self._least_time_again_s(again)
-                if is_apart and least_s > self._trials.remaining_s():
-                    break  # that each turn is a start was not known when starts were counted
-                while len(again) > _FEWEST and least_s > self._trials.remaining_s():
-                    again.pop()  # the first start took longer than it was expected to
-                    least_s, _ = self._least_time_again_s(again)
-                plans_again = [entrant.plan for entrant in again]
-                for entrant in again:
-                    # A start may have shown that the others do not fit beside it.
-                    entrant.is_parked = self._trials.race.would_be_apart(plans_again)
-                    if not entrant.is_parked:
-                        limit_s = self._times.limit_s(entrant.plan)
-                        self._trials.race.restart(entrant, time_limit_s=limit_s, until=end)
+            elif not self._start_again(entrants, end):
+                break
             self._run_rounds(entrants, end)
             for entrant in entrants:
                 entrant.close()
@@ -160,6 +147,24 @@ class Final:
                 self._trials.leave(entrant, Outcome.NO_TIME, NO_TURN)
             else:
                 self._trials.leave(entrant)
+
+    def _start_again(self, entrants: Sequence[Entrant], end: float) -> bool:
+        """Start plans afresh, without the last ones where time is short; false: there is none."""
+        again = [e for e in entrants if e.has_not_failed and not e.role.is_rare]
+        least_s, is_apart = self._least_time_again_s(again)
+        if is_apart and least_s > self._trials.remaining_s():
+            return False  # that each turn is a start was not known when starts were counted
+        while len(again) > _FEWEST and least_s > self._trials.remaining_s():
+            again.pop()  # the first start took longer than it was expected to
+            least_s, _ = self._least_time_again_s(again)
+        plans = [entrant.plan for entrant in again]
+        for entrant in again:
+            # A start may have shown that the others do not fit beside it.
+            entrant.is_parked = self._trials.race.would_be_apart(plans)
+            if not entrant.is_parked:
+                limit_s = self._times.limit_s(entrant.plan)
+                self._trials.race.restart(entrant, time_limit_s=limit_s, until=end)
+        return True
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
