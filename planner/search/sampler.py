@@ -197,13 +197,14 @@ class PlanSampler(optuna.samplers.BaseSampler):
 
     def _find_next(self, study: optuna.Study, without: int | None) -> _Choice:
         """Climb from guesses, the best plans so far and random ones, one change at a time."""
+        ranked = self._ranked(study)
         pool = PlanPool(
-            self._effects, self._best_log_s(study), self._trial_s, self._chance, self._least_batch
+            self._effects, self._best_log_s(ranked), self._trial_s, self._chance, self._least_batch
         )
         # Before the first trial the gain over nothing says nothing: the expected time decides.
         score = pool.per_second if self._done(study) else pool.speed
         tried = self._tried(study, without)
-        known = self._best_known(study)
+        known = self._best_known(study, [plan for plan, _ in ranked])
         pool.add([*self._space.guesses, *known, *self._random()])
         if self._space.only is not None:
             pool.add(self._space.only)
@@ -313,17 +314,16 @@ class PlanSampler(optuna.samplers.BaseSampler):
         ranked = zip(plans, means.tolist(), strict=True)
         return sorted(ranked, key=lambda one: one[1])
 
-    def _best_log_s(self, study: optuna.Study) -> float:
+    def _best_log_s(self, ranked: Sequence[tuple[Plan, float]]) -> float:
         """Give the time of the best plan so far; of the best guess before there is one."""
-        if ranked := self._ranked(study):
+        if ranked:
             return ranked[0][1]
         guesses = [guess.plan for guess in self._space.guesses]
         means, _ = self._effects.predict(guesses)
         return float(means.min()) if guesses else 0.0
 
-    def _best_known(self, study: optuna.Study) -> list[DrawnPlan]:
+    def _best_known(self, study: optuna.Study, ranked: Sequence[Plan]) -> list[DrawnPlan]:
         """Give the best plans that were tried, and the best of each strategy and device."""
-        ranked = [plan for plan, _ in self._ranked(study)]
         leading = {(plan.strategy, kind_of(plan)): plan for plan in reversed(ranked)}
         chosen = [*ranked[:_BEST_KEPT], *leading.values()]
         found = [self._space.find_plan(plan, self._parameters(study, plan)) for plan in chosen]
