@@ -58,7 +58,7 @@ class Scope:
         problems = list(replacing.problems)
         if is_of_object:
             problems.append("self is the script's own object: put what is meant in its place")
-        if asked := names_read(body) & self._asking_functions():
+        if asked := sorted(names_read(body) & self._asking_functions()):
             problems.append(f"{', '.join(asked)}() reads the command line: put its values here")
         for name in sorted(free):
             if name in bound - self.options.holders:
@@ -92,7 +92,7 @@ class Scope:
                 break
             taken, needed = more, needed | (names & names_bound(self.statements))
         kept = [_only(s, needed) for s in self.statements if id(s) in taken]
-        unknown = names_read(kept) & self.options.holders
+        unknown = sorted(names_read(kept) & self.options.holders)
         problems = [
             f"what is read from {name} at the top of the file: write its value" for name in unknown
         ]

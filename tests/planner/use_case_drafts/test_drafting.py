@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import sys
@@ -20,6 +21,8 @@ import drafted_scripts
 from launch.use_cases._adapter import adapt_use_case
 from planner.errors import UsageError
 from planner.use_case_drafts.drafting import draft_use_case
+from planner.use_case_drafts.options import Options
+from planner.use_case_drafts.scope import Scope
 from planner.use_case_drafts.writing import file_of, todos_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -274,6 +277,15 @@ def test_steps_that_accelerate_counts_are_those_of_all_their_batches(tmp_path):
         for one in (script, more)
     ]
     assert batches == [64, 128]
+
+
+def test_functions_that_read_the_command_line_are_named_in_the_same_order_every_time():
+    names = "abcdefgh"
+    tree = ast.parse("".join(f"def {name}(): return parser.parse_args()\n" for name in names))
+    body = ast.parse("\n".join(f"{name}()" for name in names)).body
+    scope = Scope(tree, tree.body, Options(frozenset(), {}))
+    _, problems = scope.adopt(body, given=())
+    assert problems == [f"{', '.join(names)}() reads the command line: put its values here"]
 
 
 def test_metric_that_is_left_out_is_named(tmp_path):
