@@ -103,6 +103,17 @@ def test_files_functions_and_classes_of_the_page_of_rooms_are_there():
     assert called - defined - FOREIGN == set()
 
 
+def test_identifiers_of_the_table_of_words_are_in_the_code():
+    page = (ROOT / "docs/house.md").read_text()
+    table = page.partition("\n## Words\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| [^|]+ \| ([^|]+) \|", table, re.MULTILINE)
+    named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    files = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
+    known = {name for file in files for name in re.findall(r"\w+", file.read_text())}
+    assert len(named) > 30
+    assert [name for name in named if name not in known] == []
+
+
 def test_every_strategy_has_its_paragraph_and_its_row():
     from launch.strategies import strategy_names
 
