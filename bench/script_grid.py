@@ -6,8 +6,8 @@ steps, in several rounds and another order each time; the plan is one of them. A
 launched, and its own clock is held against the stored rate. Run it on a quiet machine: the grid
 takes half an hour on 2 cores, the short form some ten minutes.
 
-    python bench/script_grid.py --db /tmp/script.db
-    python bench/script_grid.py --db /tmp/script.db --batches 32,128 --workers 0 --rounds 2
+    python bench/script_grid.py --db grid.db
+    python bench/script_grid.py --db grid.db --batches 32,128 --workers 0 --rounds 2
 """
 
 from __future__ import annotations
