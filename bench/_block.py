@@ -1,4 +1,4 @@
-"""What do all benches share? A folder of their own, alternating blocks, results as a table."""
+"""Shared parts of all benches: a folder of their own, alternating blocks, results as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a bench train on several hosts that are one machine? On the testbed of the tests."""
+"""Hosts of a bench: several on one machine, by the testbed of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do benches find, store and launch plans of one use case? By ddlplan's own commands."""
+"""Plans of one use case, which benches find, store and launch by the commands of ddlplan."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Load of a service: readers that follow its pages, and a search on the same machine that writes.
 
-The search is a stand-in: a process a core computes the same step again and again, and one stores
-progress and trials at the pace of a real search. Readers do what the pages' script does: they
-follow the events and ask for their page again after a change, at most every few seconds.
+The search is a stand-in: on each core a process computes the same step again and again, and one
+stores progress and trials at the pace of a real search. Readers do what the pages' script does:
+they follow the events and ask for their page again after a change, at most every few seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What trains on hosts without end, and can be stopped for a while? A job of ours, and DDP."""
+"""Trainings on hosts without end, ours and those of DDP, which can be stopped for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do trainings share one machine by turns? The workers of all but one stand still.
+"""Turns of trainings that share one machine: the workers of all but one stand still.
 
 The speed of a virtual machine changes by some ten percent from one minute to the next. So what is
 to be compared is started once, and goes on for a few seconds at a time.

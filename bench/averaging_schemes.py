@@ -5,8 +5,8 @@ Hosts of one core on one machine, see `tests/hosts/testbed`, train the network o
 same order. The table has what a step takes, and the loss and the accuracy after so many steps.
 Every scheme trains once a round, with the seed of that round, and every other round goes backwards;
 the ratio of its steps to those of a ring of exact numbers is one of the same round, and so is the
-difference of their accuracies. With `--use-case mnist_cnn` it may be half a point for 8 bits and
-for the largest 1 %.
+difference of their accuracies. With `--use-case mnist_cnn` 8 bits and the largest 1 % may cost half
+a point of accuracy.
 
 Before that, in this process: what it costs a rank to write and read 4 MiB of gradients in each
 format. A format pays where the link would take longer for what it saves.

@@ -1,4 +1,4 @@
-"""What does ddlplan show on a GPU? Everything that needs one, in parts of less than 9 minutes.
+"""All that needs a GPU, in parts of less than 9 minutes: limits, tests, searches, trainings.
 
 A GPU may be at hand for half an hour only. Each part that ends leaves a line of JSON in one file of
 results, and the same command goes on with what is missing there. This file imports nothing but

@@ -1,4 +1,4 @@
-"""Does a search survive `kill -9`? No finished trial may be lost or doubled, no process left.
+"""Searches under `kill -9`: no finished trial may be lost or doubled, and no process be left.
 
 Starts the same `ddlplan tune` again and again on one database and kills the tuner, and only it, at
 random moments; then lets the command come to its end. After each kill, before anything else

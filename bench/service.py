@@ -1,4 +1,4 @@
-"""Time of every page of the service with a year's work stored, and what 50 readers cost a search.
+"""Time of every page of the service with 10,000 trials, and what 50 readers cost a search.
 
 Stores 10,000 trials, 500 plans and 200 trainings of an imagined lab, and asks `ddlplan serve` for
 every page over HTTP. Then a search computes on all cores and writes, in turns with readers that

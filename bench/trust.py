@@ -1,4 +1,4 @@
-"""Can one bet on what a search claims? Plans that are equal, ratios that are known, later launches.
+"""Claims of searches held against what is known: equal plans, known ratios, later launches.
 
 A short final is what plans with long steps get: one start and two rounds, after a few rounds of
 the search with other plans, which have shown the noise.

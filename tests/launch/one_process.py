@@ -1,4 +1,4 @@
-"""What does one process make of the same samples? Every way to train is held against it."""
+"""Training in one process, which every other way to train the same samples is held against."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the machine does a host get? A control group says so, of version 1 or 2.
+"""Control group of a host, of version 1 or 2: how much of the machine the host gets.
 
 It also holds every process of the host, so that none is missed when the host goes.
 """

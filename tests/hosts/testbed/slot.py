@@ -1,4 +1,4 @@
-"""Which names and addresses are this testbed's alone? Those of a numbered slot.
+"""Numbered slot: the names and addresses that are one testbed's alone.
 
 A slot is taken by a lock on a file, which the kernel drops when the process ends, however that
 happens. Whoever finds a slot free thus knows that anything left of it is nobody's, and sweeps it.

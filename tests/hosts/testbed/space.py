@@ -1,4 +1,4 @@
-"""What is a machine to the programs on it? A network, a host name and mounts of its own."""
+"""Space: a network, a host name and mounts of its own, which programs in it take for a machine."""
 
 from __future__ import annotations
 
