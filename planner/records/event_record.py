@@ -12,7 +12,7 @@ class Topic(StrEnum):
 
     MACHINE = "machine"
     STUDY = "study"
-    """A trial was added, or a search ended."""
+    """A search began or went on, a trial was added, or a search ended."""
 
     PLAN = "plan"
     LINKS = "links"

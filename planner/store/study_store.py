@@ -49,6 +49,7 @@ class StudyStore:
                 return self._add(connection, study)
             this = studies.update().where(studies.c.id == found)
             connection.execute(this.values(facts=study_columns(study)["facts"]))
+            record_event(connection, Topic.STUDY, found, self._now)
             return found
 
         return self._database.write(work)
@@ -172,7 +173,9 @@ class StudyStore:
         record_node(connection, study.node, study.fingerprint, self._now())
         generation = _next(connection, studies, "generation", studies.c.key == study.key, first=1)
         values = {"generation": generation, "created_at": self._now(), "finished_trials": 0}
-        return insert(connection, studies, values | study_columns(study))
+        study_id = insert(connection, studies, values | study_columns(study))
+        record_event(connection, Topic.STUDY, study_id, self._now)
+        return study_id
 
 
 def finish_search(connection: Connection, study_id: int, now: Callable[[], datetime]) -> None:

@@ -114,7 +114,7 @@ def test_a_probe_in_words_of_another_release_counts_as_none(store, database):
 
 
 def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
-    times = iter(NOON + timedelta(hours=hour) for hour in range(9))
+    times = iter(NOON + timedelta(hours=hour) for hour in range(12))
     with Store.open(database.url, now=lambda: next(times)) as store:
         assert store.catalog.fingerprints() == {}
         store.machines.save_probe(HARDWARE)

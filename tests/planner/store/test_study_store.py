@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 import store_cases
-from sample_plan import FOUND, NOON, SOFTWARE
+from sample_plan import CASE, FOUND, NOON, SOFTWARE
 
 from planner.errors import StoreCorruptError
+from planner.records.event_record import Topic
 from planner.store import Store
 from planner.store.rows import trial_columns, trial_from_row
 from planner.trials.result import Outcome, Role, TrialResult
@@ -77,6 +78,17 @@ def test_the_same_command_goes_on_with_its_study(database):
         again = store.studies.get_or_create(replace(STUDY, software=dict(SOFTWARE)))
         assert again == first
         assert [trial.result for trial in store.studies.trials(again)] == [GOOD]
+
+
+def test_begin_of_a_search_and_what_it_finds_of_its_use_case_are_events(store):
+    """The page of papers is made again after an event alone, and had the facts of the search
+    before."""
+    study_id = store.studies.get_or_create(STUDY)
+    again = store.studies.get_or_create(replace(STUDY, facts=replace(CASE, is_generated=True)))
+    afresh = store.studies.begin_afresh(STUDY)
+    assert again == study_id != afresh
+    events = [(event.topic, event.subject_id) for event in store.events.after(0)]
+    assert events == [(Topic.STUDY, number) for number in (study_id, again, afresh)]
 
 
 def test_other_hardware_software_or_data_is_another_study(store):

@@ -119,7 +119,7 @@ def test_a_trial_whose_commit_has_no_answer_is_stored_once(postgres, filled, los
             assert proxy.left == 0
     assert marks(filled) == [0, 1, 2, 3]
     with Store.open(filled) as store:
-        assert len(store.events.after(0)) == 4
+        assert len(store.events.after(0)) == 5  # of the study, and of each trial
 
 
 def test_writers_leave_one_mark_each_and_those_of_yesterday_are_removed(postgres, filled):
