@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from launch.case_facts import CaseFacts
 from launch.workload import Workload
-from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.plans.stored_plan import find_best as choose_best
@@ -146,6 +145,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
     from planner.cancellation import Cancellation
     from planner.jobs.hosts import Hosts
     from planner.jobs.suggested_command import suggest_command
+    from planner.plans.missing_plans import make_missing_plan_error
     from planner.trials.reports import ignore
     from probes.node import probe
 
@@ -166,10 +166,8 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             known_as, software=software, fingerprint=fingerprint, node=node, code=code
         )
         if stored is None:
-            raise NoPlanError(
-                f"no plan for {describe_trained(use_case)} on {node}: "
-                f"run {suggest_command('tune', workload, db=db, hosts=Hosts.this_machine())}"
-            )
+            remedy = suggest_command("tune", workload, db=db, hosts=Hosts.this_machine())
+            raise make_missing_plan_error(describe_trained(use_case), f"on {node}", remedy)
         reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
         return replace(_judge_with_trials(store, stored), stale_reasons=tuple(reasons))
 

@@ -25,6 +25,7 @@ from planner.plans.measured_steps import (
     add_fixed_cost,
     steps_from_points,
 )
+from planner.plans.missing_plans import make_missing_plan_error
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.store import Store
 from planner.tuning.step_times import fit_measured_steps
@@ -143,7 +144,7 @@ def find_plan(
             software=software,
         )
     if stored is None:
-        raise NoPlanError(f"no plan for {use_case} on {name}: run {remedy}")
+        raise make_missing_plan_error(use_case, f"on {name}", remedy)
     if stored.use_case != use_case and stored not in store.plans.find(known_as or use_case):
         raise InvalidPlanError(
             f"plan {stored.id} is for {stored.use_case}, not {use_case}: choose another"
@@ -198,8 +199,8 @@ def find_plans(
                 raise
             missing.append(host)
     if missing:
-        names = ", ".join(missing)
-        raise NoPlanError(f"no plan for {request.workload.use_case} on {names}: run {remedy}")
+        where = f"on {', '.join(missing)}"
+        raise make_missing_plan_error(request.workload.use_case, where, remedy)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Missing plans: one line where not even their database is there, with what finds them."""
+"""Missing plans: one line that says of what and where there is none, with what finds one."""
 
 from __future__ import annotations
 
@@ -23,4 +23,15 @@ def needing_plans(trained: str, db: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except NoDatabaseError as error:
-        raise NoPlanError(f"no plan for {trained} in {db}: run {remedy}") from error
+        raise make_missing_plan_error(trained, f"in {db}", remedy) from error
+
+
+def make_missing_plan_error(trained: str, where: str, remedy: str) -> NoPlanError:
+    """Make the error for a plan that is not stored.
+
+    Args:
+        trained: Use case or command whose plan it is.
+        where: Hosts or database, such as ``on node1, node2``.
+        remedy: Command that finds a plan.
+    """
+    return NoPlanError(f"no plan for {trained} {where}: run {remedy}")

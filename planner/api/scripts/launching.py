@@ -23,14 +23,13 @@ from launch.workload import Workload
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.errors import (
     CancelledError,
-    NoPlanError,
     StalePlanError,
     TrainingFailedError,
     UsageError,
 )
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
-from planner.plans.missing_plans import needing_plans
+from planner.plans.missing_plans import make_missing_plan_error, needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.records.training_record import TrainingHost, TrainingStatus
@@ -138,7 +137,7 @@ def prepare_script(
         if near is not None:
             remedy = suggest_tune(name, db, measuring_options(near.plan))
             remedy += f", or pass --plan {near.id}, of {describe_trained(near.use_case)}"
-        raise NoPlanError(f"no plan for {shown} on {node.node}: run {remedy}")
+        raise make_missing_plan_error(shown, f"on {node.node}", remedy)
     remedy = suggest_tune(name, db, measuring_options(stored.plan))
     reasons = check_found(stored, program, node, remedy=remedy, allow_stale=allow_stale)
     plan = stored.plan

@@ -34,14 +34,13 @@ from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.cancellation import Cancellation
 from planner.errors import (
     CancelledError,
-    NoPlanError,
     StalePlanError,
     TrainingFailedError,
     UsageError,
 )
 from planner.jobs.hosts import Hosts
 from planner.jobs.mpi_run import temporary_run_directory
-from planner.plans.missing_plans import needing_plans
+from planner.plans.missing_plans import make_missing_plan_error, needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.training_record import TrainingHost, TrainingStatus
@@ -305,7 +304,7 @@ def _find_plans(
         found[host] = stored, reasons
     if missing:
         shown = command_line(program.arguments)
-        raise NoPlanError(f"no plan for {shown} on {', '.join(missing)}: run {remedy}")
+        raise make_missing_plan_error(shown, f"on {', '.join(missing)}", remedy)
     return found
 
 
