@@ -123,12 +123,14 @@ def _launch_request(
 ) -> LaunchRequest:
     """Give the launch of ours: the plan that was found for the batch, where there is one."""
     batch, found = request.batch_size, request.plan_id
+    known_as: str | None = None
     if batch is not None and found is None and hosts.is_local:
-        found = _find_plan_for(batch, request, db, listener, cancellation)
+        found, known_as = _find_plan_for(batch, request, db, listener, cancellation)
     return LaunchRequest(
         workload=request.workload,
         epochs=_ENDLESS,
         plan_id=found,
+        known_as=known_as,
         global_batch=None if batch is None else batch * len(hosts.machines),
         keep_shares=True,
         all_hosts=True,
@@ -161,15 +163,18 @@ def _find_plan_for(
     db: str,
     listener: Listener,
     cancellation: Cancellation,
-) -> int | None:
-    """Find the best plan of this machine with a batch; ``None`` without one that is not stale."""
+) -> tuple[int | None, str | None]:
+    """Find the best plan of this machine with a batch; ``None`` without one that is not stale.
+
+    Also give where the use case lay when its plans were found: it may have to be read for that.
+    """
     here, software = probe(quick=True), current_software()
     try:
         with Store.open(db, create=False) as store:
             known_as = find_known_place(store, request.workload, listener, cancellation)
             known = store.plans.find(known_as, here.node)
     except NoDatabaseError:
-        return None
+        return None, None
     fresh = [
         plan
         for plan in known
@@ -177,7 +182,7 @@ def _find_plan_for(
         and not stale_reasons(plan, fingerprint=here.fingerprint(), software=software)
     ]
     best = find_best(fresh, fingerprint=here.fingerprint(), software=software)
-    return None if best is None else best.id
+    return None if best is None else best.id, known_as
 
 
 def _compare_here(

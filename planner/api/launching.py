@@ -295,6 +295,8 @@ class _Launcher:
             )
 
     def _find_known_place(self, store: Store, request: LaunchRequest) -> str:
+        if request.known_as is not None:
+            return request.known_as
         return find_known_place(store, request.workload, self.listener, self.cancellation)
 
     def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:

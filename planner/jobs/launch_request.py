@@ -20,6 +20,9 @@ class LaunchRequest:
     plan: StoredPlan | None = None
     """On this machine, in place of a stored one: nothing stores it."""
 
+    known_as: str | None = None
+    """Where the use case lay when its plans were found; ``None``: it is looked for."""
+
     global_batch: int | None = None
     accumulates: bool = False
     """Whether a step of the global batch adds up passes of the plans' own batches."""

@@ -36,7 +36,7 @@ from planner.api.comparing import _launch_request
 from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
 from planner.exit_codes import classify_error
 from planner.store import Store
-from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted, ignore
+from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
 from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
@@ -159,7 +159,7 @@ def copy_cases(folder):
 @pytest.mark.usefixtures("tuned_here")
 def test_use_case_that_was_copied_keeps_its_plans(folder):
     """It was known by its path: a copy had no plans, and its search began from nothing. A
-    comparison with the batch of a plan said that there was none."""
+    comparison with the batch of a plan said that there was none, and later read it twice."""
     copy = copy_cases(folder)
     prepared = prepare_launch(LaunchRequest(workload=copy))
     assert prepared.job.workload == copy
@@ -167,8 +167,10 @@ def test_use_case_that_was_copied_keeps_its_plans(folder):
     named = prepare_launch(LaunchRequest(workload=copy, plan_id=1))
     assert named.plans[0].stored == prepared.plans[0].stored
     batch = prepared.plans[0].stored.plan.node_batch
-    compared = CompareRequest(workload=copy, peers=("plain",), batch_size=batch)
-    assert _launch_request(compared, "planner.db", HERE, ignore, Cancellation()).plan_id == 1
+    compared, heard = CompareRequest(workload=copy, peers=("plain",), batch_size=batch), Heard()
+    ours = _launch_request(compared, "planner.db", HERE, heard, Cancellation())
+    assert ours.plan_id == prepare_launch(ours, listener=heard).plans[0].stored.id == 1
+    assert [said.message.partition(" ")[0] for said in heard.of(Noted)] == ["reading"]
     trials = len(plans.find_trials())
     found = tune(TuneRequest(workload=copy, budget_s=300, trials=0))
     assert found.plan.study_id == 1  # it went on with the study
