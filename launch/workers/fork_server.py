@@ -279,6 +279,8 @@ class _Server:
         finally:
             for pid in self._children:
                 kill_group(pid)
+            for pid in self._children:  # or they could write into the folder once it is removed
+                os.waitpid(pid, 0)
             if self._folder is not None:
                 self._folder.close()
 

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from launch.plan import Plan
@@ -49,6 +50,17 @@ def test_ready_server_whose_owner_never_heard_of_it_leaves_no_folder(tmp_path, m
     server.close()
     assert server._process.returncode == -signal.SIGKILL
     assert not list(tmp_path.glob("ddlplan-*"))
+
+
+def test_workers_have_ended_when_their_server_is_closed(training, two_cores, tmp_path):
+    """They were killed and not waited for, and the folder that they use was removed meanwhile."""
+    plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
+    with ForkServer() as server:
+        trial = type(training)(server, two_cores, tmp_path)
+        with trial.start(trial.task("Hangs", plan)) as group:
+            pids = group.pids
+            server.close()
+            assert [pid for pid in pids if psutil.pid_exists(pid)] == []
 
 
 @pytest.mark.parametrize("length", [40, 90])
