@@ -16,8 +16,8 @@ from pathlib import Path
 
 from launch.errors import ScriptError
 from launch.system.temporary_folder import (
-    PREFIX,
     lock_for_processes,
+    make_for_processes,
     remove_abandoned,
     remove_folders,
 )
@@ -68,9 +68,8 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
     folder = folder.resolve()
     with _refusing_unwritable():
         remove_abandoned(Path(tempfile.gettempdir()))
-        private = Path(tempfile.mkdtemp(prefix=f"{PREFIX}script-"))
+        private, locks = make_for_processes("script")
     temporary, layers = private / "tmp", (private / "upper", private / "work")
-    locks: tuple[int, ...] = ()
     try:
         with _refusing_unwritable():
             if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
@@ -82,7 +81,6 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
                 locks += lock_for_processes(temporary)
             for one in (temporary, *layers):
                 one.mkdir(exist_ok=True)
-        locks += lock_for_processes(private)
         both = (private, temporary)
         made = partial(WorkingFolder, temporary=temporary, private=both, locks=locks)
         if in_place:

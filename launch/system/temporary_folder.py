@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from launch.system.process_tree import find_users
 
 PREFIX = "ddlplan-"
 """Begin of the names of all such folders."""
+
+_BEING_MADE = ".being-made"
+"""End of the name of a folder that is not locked yet: nobody uses it."""
+
+_MOST_MAKING_S = 3600.0
+"""Age of such a folder whose maker counts as killed. One that was only stopped makes another."""
 
 _BEING_REMOVED = ".being-removed"
 """End of the name of a folder that nobody uses any more. Whoever finds it removes the rest: its
@@ -41,8 +48,7 @@ class TemporaryFolder:
     def __init__(self, parent: str | None = None) -> None:
         place = tempfile.gettempdir() if parent is None else parent
         remove_abandoned(Path(place))
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-        self.locks = _lock(self.path, _owner_name())
+        self.path, self.locks = _make(Path(place), PREFIX, _owner_name())
         """Descriptors for programs that are started to use the folder: it stays while they have
         them. None where there can be no lock; then only the owner removes it."""
 
@@ -56,6 +62,18 @@ class TemporaryFolder:
         """Remove the folder."""
         locks, self.locks = self.locks, ()
         remove_folders([self.path], locks)
+
+
+def make_for_processes(kind: str) -> tuple[Path, tuple[int, ...]]:
+    """Make a folder where temporary files are, and lock it as `lock_for_processes` does.
+
+    Args:
+        kind: Second word of its name.
+
+    Returns:
+        The folder, and the descriptors.
+    """
+    return _make(Path(tempfile.gettempdir()), f"{PREFIX}{kind}-", _processes_name())
 
 
 def lock_for_processes(folder: Path) -> tuple[int, ...]:
@@ -106,13 +124,15 @@ def remove_abandoned(place: Path) -> None:
 def _is_abandoned(folder: Path) -> bool:
     if folder.suffix == _BEING_REMOVED:
         return True
+    if folder.suffix == _BEING_MADE:
+        return time.time() - folder.stat().st_mtime > _MOST_MAKING_S
     names = [file.name for file in folder.iterdir() if file.name.startswith((_OWNER, _PROCESSES))]
     match names:
         case [name] if name == _owner_name():
             return _can_lock(folder / name)
         case [name] if name == _processes_name():
             return _can_lock(folder / name) and not find_users(folder)
-    return False  # it is being made, or there are users of other kernels or containers
+    return False  # there can be no lock, or there are users of other kernels or containers
 
 
 def _can_lock(file: Path) -> bool:
@@ -124,6 +144,17 @@ def _can_lock(file: Path) -> bool:
     finally:
         os.close(descriptor)  # before the folder is removed, for NFS
     return True
+
+
+def _make(place: Path, prefix: str, lock: str | None) -> tuple[Path, tuple[int, ...]]:
+    """Make a folder; it has its name only once it is locked, where it can be."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=prefix, suffix=_BEING_MADE, dir=place))
+        opened = _lock(made, lock)
+        with contextlib.suppress(FileNotFoundError):  # this was stopped, and counted as killed
+            return made.rename(made.with_suffix("")), opened
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 def _lock(folder: Path, name: str | None) -> tuple[int, ...]:

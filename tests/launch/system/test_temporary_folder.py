@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,13 @@ from tempfile import mkdtemp
 
 import pytest
 
-from launch.system.temporary_folder import TemporaryFolder, lock_for_processes, remove_abandoned
+from launch.system.temporary_folder import (
+    TemporaryFolder,
+    _lock,
+    lock_for_processes,
+    make_for_processes,
+    remove_abandoned,
+)
 
 WAITS = "import sys; print(flush=True); sys.stdin.read()"
 OWNER = """
@@ -72,7 +79,7 @@ def test_folder_that_may_be_in_use_stays(reason, tmp_path, monkeypatch):
             elsewhere = tmp_path / "elsewhere"
             left.rename(elsewhere)
             left.symlink_to(elsewhere)
-        case "not locked":  # it is just being made, or there can be no locks
+        case "not locked":  # there can be no locks
             lock.rename(left / ".owner")
     (left / "file").touch()
     TemporaryFolder(str(tmp_path)).close()
@@ -102,6 +109,49 @@ def test_folder_whose_removal_was_cut_short_is_removed_by_the_next_one(
     assert [file.name for file in left.iterdir()] == ["worker0.log"]
     TemporaryFolder(str(tmp_path)).close()
     assert list(tmp_path.iterdir()) == []
+
+
+def grow_old(folder: Path) -> None:
+    two_hours_ago = time.time() - 2 * 3600
+    os.utime(folder, (two_hours_ago, two_hours_ago))
+
+
+@pytest.mark.parametrize("make", [TemporaryFolder, lambda: make_for_processes("script")])
+def test_folder_that_a_killed_owner_was_just_making_is_removed_when_it_is_old(
+    make, tmp_path, monkeypatch
+):
+    """It has no lock, as where there can be none, and stayed for ever."""
+
+    def be_killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with monkeypatch.context() as killed:
+        killed.setattr("launch.system.temporary_folder._lock", be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            make()
+    (left,) = tmp_path.iterdir()
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == [left]  # it may be being made
+    grow_old(left)
+    remove_abandoned(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_owner_that_was_stopped_as_it_made_its_folder_has_another_one(tmp_path, monkeypatch):
+    taken = []
+
+    def lock_late(folder: Path, name: str) -> tuple[int, ...]:
+        if not taken:
+            taken.append(folder)
+            grow_old(folder)
+            remove_abandoned(tmp_path)
+        return _lock(folder, name)
+
+    monkeypatch.setattr("launch.system.temporary_folder._lock", lock_late)
+    with TemporaryFolder(str(tmp_path)) as folder:
+        assert list(tmp_path.iterdir()) == [folder]
+        assert folder.name != taken[0].stem
 
 
 @pytest.mark.parametrize("use", ["environment", "current folder"])
