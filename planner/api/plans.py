@@ -57,7 +57,11 @@ class FoundPlan:
 
 
 def find(
-    use_case: str | None = None, node: str | None = None, *, db: str = "planner.db"
+    use_case: str | None = None,
+    node: str | None = None,
+    *,
+    brief: bool = False,
+    db: str = "planner.db",
 ) -> list[FoundPlan]:
     """Give the stored plans, in the order in which they were stored.
 
@@ -69,6 +73,7 @@ def find(
     Args:
         use_case: Only of this one, as `make_workload` spells it.
         node: Only of this node.
+        brief: Without their step times and comparisons, which take most of the time of many.
         db: Database: a path, or ``postgresql+psycopg://user@host/name``.
 
     Raises:
@@ -76,7 +81,8 @@ def find(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return _judge_all(store.plans.find(use_case, node), store.catalog.fingerprints())
+        found = store.plans.find(use_case, node, brief=brief)
+        return _judge_all(found, store.catalog.fingerprints())
 
 
 def find_latest(

@@ -17,14 +17,12 @@ from planner.scripts.naming import PREFIX
 from planner.store.databases.database import Database
 from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
 from planner.store.rows import find_document, links_from_row, plan_from_row
-from planner.store.selections import having, newest
+from planner.store.selections import having, newest, select_brief_plans
 from planner.store.trial_reading import read_with_studies
 from planner.trials.result import Outcome
 from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.hardware import Hardware
-
-_LONG = ("step_time", "comparisons")
 
 
 class Catalog:
@@ -116,16 +114,13 @@ class Catalog:
     def latest_plans(self) -> list[StoredPlan]:
         """Give the latest plan of each study and those of no study, in the order of their ids.
 
-        Without their step times and comparisons, which are most of what is stored.
+        Without their step times and comparisons.
         """
         latest = select(func.max(plans.c.id)).where(plans.c.study_id.is_not(None))
         latest = latest.group_by(plans.c.study_id)
-        query = select(*(column for column in plans.c if column.name not in _LONG))
+        query = select_brief_plans()
         query = query.where(plans.c.study_id.is_(None) | plans.c.id.in_(latest))
-        return self._database.fetch(
-            query.order_by(plans.c.id),
-            lambda row: plan_from_row({**row, **dict.fromkeys(_LONG)}),
-        )
+        return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
 
     def trials(
         self,

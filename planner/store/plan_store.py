@@ -15,7 +15,7 @@ from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import plans
 from planner.store.event_log import record_event
 from planner.store.rows import plan_columns, plan_from_row
-from planner.store.selections import having, is_namesake, of_equal_use_case
+from planner.store.selections import having, is_namesake, of_equal_use_case, select_brief_plans
 from planner.store.study_store import finish_search
 
 
@@ -56,13 +56,15 @@ class PlanStore:
             raise NoPlanError(f"no plan {plan_id}: ddlplan plans list shows which there are")
         return found
 
-    def find(self, use_case: str | None = None, node: str | None = None) -> list[StoredPlan]:
+    def find(
+        self, use_case: str | None = None, node: str | None = None, *, brief: bool = False
+    ) -> list[StoredPlan]:
         """Give the plans in the order of their ids.
 
         Those of a use case are the ones that were found where it lies, and those of an equal one
-        that lies elsewhere.
+        that lies elsewhere. Brief ones are without step times and comparisons.
         """
-        query = having(select(plans), plans, node=node)
+        query = having(select_brief_plans() if brief else select(plans), plans, node=node)
         query = of_equal_use_case(query, plans, plans.c.use_case_digest, use_case)
         return self._database.fetch(query.order_by(plans.c.id), plan_from_row)
 

@@ -60,12 +60,12 @@ def plan_columns(stored: StoredPlan) -> dict[str, Any]:
 
 
 def plan_from_row(row: Row) -> StoredPlan:
-    """Read a row of ``plans``."""
-    steps = row["step_time"]
+    """Read a row of ``plans``, perhaps one of `selections.select_brief_plans`."""
+    steps = row.get("step_time")
     values = {
         **row,
         "throughput_samples_per_s": row["throughput"],
-        "comparisons": row["comparisons"] or (),
+        "comparisons": row.get("comparisons") or (),
         "step_time": steps and {"step_time": steps, "points": steps["points"]},
     }
     return codec.convert(values, StoredPlan, source="plan")

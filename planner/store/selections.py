@@ -1,4 +1,4 @@
-"""Selections of rows: those with certain values, the newest, those of a use case."""
+"""Selections of rows: those with certain values, the newest, those of a use case; short ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, func, literal, select
 
-from planner.store.databases.tables import PlainText
+from planner.store.databases.tables import PlainText, plans
+
+_LONG = ("step_time", "comparisons")
 
 
 def having(
@@ -30,6 +32,11 @@ def newest(query: Select[Any], table: Table, before: int | None, most: int | Non
     """Order rows by their numbers, the highest first; keep so many of those below a number."""
     query = query.order_by(table.c.id.desc()).limit(most)
     return query if before is None else query.where(table.c.id < before)
+
+
+def select_brief_plans() -> Select[Any]:
+    """Select plans without their step times and comparisons, which are most of what is stored."""
+    return select(*(column for column in plans.c if column.name not in _LONG))
 
 
 def of_equal_use_case(

@@ -20,7 +20,8 @@ def list_plans(
     """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
     found: list[FoundPlan] = []
     with out.missing_as_empty():
-        found = plans.find(use_case, node, db=db)
+        # The table shows neither step times nor comparisons.
+        found = plans.find(use_case, node, brief=not (as_csv or out.as_json), db=db)
         if not found:
             out.note("no plans: ddlplan tune finds one")
     judged = [(plan.stored, plan.stale_reasons) for plan in found]

@@ -42,6 +42,14 @@ def test_plans_are_chosen_by_use_case_and_node(store):
     assert store.plans.find("nothing") == []
 
 
+def test_brief_plans_are_read_without_what_is_longest_of_them(store, database):
+    whole = replace(FOUND, id=store.plans.save(FOUND))
+    brief = replace(whole, step_time=None, comparisons=())
+    assert store.plans.find() == [whole]
+    database.execute("UPDATE plans SET comparisons = '[7]'")  # which cannot be read
+    assert store.plans.find("simplebig", brief=True) == [brief]
+
+
 def test_plans_of_an_equal_use_case_elsewhere_are_its_own(store):
     """It was known by its path: copied to another folder it had no plans."""
     here, copy, changed = "/here/a.py:Case", "/copy/a.py:Case", "/changed/a.py:Case"
