@@ -31,6 +31,9 @@ from planner.service.pages.view import Context, View, reasons_here
 _LONGEST = 300
 """Characters of a text; the rest is left out, for a list of such texts must not fill the page."""
 
+_LONGEST_SENTENCE = 2000
+"""The same of one that stands alone: an error ends with the way out."""
+
 _NAVIGATION = (
     ("/", "Overview"),
     ("/machines", "Machines"),
@@ -88,6 +91,11 @@ def _finalize(value: object) -> object:
 def _whole(text: str) -> Markup:
     """Write a text in full, where it is what a person is to copy."""
     return escape(printable(text))
+
+
+def _sentence(text: str) -> Markup:
+    """Write a sentence of which the end says as much as the beginning."""
+    return escape(printable(_clip(text, _LONGEST_SENTENCE)))
 
 
 def _log(text: str, most: int = 16_000) -> Markup:
@@ -167,6 +175,7 @@ def _make_environment() -> Environment:
         plan=describe_plan,
         rate=_rate,
         reasons=_reasons,
+        sentence=_sentence,
         since=_since,
         time=_time,
         whole=_whole,

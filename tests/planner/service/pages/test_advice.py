@@ -6,6 +6,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 import pytest
 from imagined_lab import NOW, Lab, fill
@@ -185,6 +186,22 @@ def test_exports_that_are_to_be_copied_have_their_beginning(change_plan):
     said = get(site, "/plans/{id}", plan).text
     assert '{\n  "id"' in said
     assert "#!/bin/sh\n" in said
+
+
+def test_a_long_name_is_whole_where_a_link_or_a_field_needs_it(change_plan):
+    """The story: links ended after 300 characters, so that they led to an empty list."""
+    options = " ".join(f"--option-{number} {number}" for number in range(40))
+    name = f"script:python train.py '{{batch}}' {options}"
+    plan, _, site = change_plan(
+        use_case=name, plan=Plan(strategy="script", node_batch=32, options={"batch": 32})
+    )
+    links = [values.get("href") for values in get(site, "/plans/{id}", plan).all("a")]
+    assert f"/plans?use_case={quote(name)}" in links
+    query = {"use_case": [name], "before": [str(plan + 1)]}
+    listed = Markup(site.show("/plans", PageRequest(path="/plans", query=query)).html)
+    links = [values.get("href") for values in listed.all("a")]
+    assert f"/plans?{urlencode({'use_case': name})}" in links
+    assert name in [values.get("value") for values in listed.all("input")]
 
 
 def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):

@@ -155,3 +155,12 @@ def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
     jobs = Markup(site.show("/jobs", PageRequest(path="/jobs")).html)
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in jobs.elements
+
+
+def test_long_error_of_a_job_is_shown_to_its_end(store, show):
+    """The story: what to type was cut off, as it comes last."""
+    job = add_job(store)
+    hosts = ", ".join(f"node{number:02}" for number in range(64))
+    error = f"no plan for simplebig on {hosts}: run ddlplan tune --hosts hosts"
+    store.jobs.end(job.id, JobState.FAILED, exit_code=3, error=error)
+    assert error in show("jobs")
