@@ -79,3 +79,13 @@ class TrainingRecord:
 
     is_generated: bool | None = None
     """Whether the use case made its samples up; ``None`` where it is not known."""
+
+    @property
+    def last_epoch(self) -> int:
+        """Number of the last epoch that is done, whichever was the run's first; 0 before that."""
+        return max((epoch.epoch for epoch in self.epochs_done), default=0)
+
+    @property
+    def last_trained(self) -> EpochDone | None:
+        """Last epoch that has trained: one that a checkpoint had at its end was only validated."""
+        return next((epoch for epoch in reversed(self.epochs_done) if epoch.samples), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import isfinite
 
@@ -132,7 +132,7 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
 
 def _script_facts(record: TrainingRecord) -> list[tuple[str, str]]:
     """Give a run of a script: of its data, its loss and its epochs nothing is known."""
-    run, expected = last_trained(record.epochs_done), record.expected_samples_per_s
+    run, expected = record.last_trained, record.expected_samples_per_s
     rate = None if run is None else run.throughput_samples_per_s
     measured = "not measured" if rate is None else f"{_number(rate)} samples/s"
     speed = f"{measured}, expected {_number(expected)}{' samples/s' if rate is None else ''}"
@@ -167,7 +167,7 @@ def describe_noise(noise: NoiseScale) -> str:
 
 
 def _run_row(record: TrainingRecord) -> Row:
-    last, of_script = last_trained(record.epochs_done), is_script(record.use_case)
+    last, of_script = record.last_trained, is_script(record.use_case)
     return {
         "id": str(record.id),
         "use_case": describe_trained(record.use_case),
@@ -185,7 +185,7 @@ def _run_row(record: TrainingRecord) -> Row:
 
 
 def _run_record(record: TrainingRecord) -> dict[str, object]:
-    last = last_trained(record.epochs_done)
+    last = record.last_trained
     return {
         "id": record.id,
         "use_case": record.use_case,
@@ -286,14 +286,8 @@ def _maximum(curve: UsageCurve | None) -> float | None:
     return None if curve is None else max(v for v in curve.maximum if v is not None)
 
 
-def last_trained(epochs: Iterable[EpochDone]) -> EpochDone | None:
-    """Give the last epoch that has trained: one that a checkpoint had was only validated."""
-    return next((epoch for epoch in reversed(tuple(epochs)) if epoch.samples), None)
-
-
 def _epochs(record: TrainingRecord) -> str:
-    done = max((epoch.epoch for epoch in record.epochs_done), default=0)
-    return f"{done}/{record.epochs}"
+    return f"{record.last_epoch}/{record.epochs}"
 
 
 def _duration(record: TrainingRecord) -> str:
@@ -304,7 +298,7 @@ def _duration(record: TrainingRecord) -> str:
 
 
 def _speed(record: TrainingRecord) -> str:
-    last, expected = last_trained(record.epochs_done), record.expected_samples_per_s
+    last, expected = record.last_trained, record.expected_samples_per_s
     if last is None:
         return "not known: no epoch is done"
     measured = f"{_number(last.throughput_samples_per_s)} samples/s in the last epoch"
@@ -313,7 +307,7 @@ def _speed(record: TrainingRecord) -> str:
 
 def _noise(record: TrainingRecord) -> list[tuple[str, str]]:
     """Say what the gradient noise scale was at last, or why it was not measured."""
-    last = last_trained(record.epochs_done)
+    last = record.last_trained
     if last is not None and last.noise is not None:
         return [("noise scale", describe_noise(last.noise))]
     if last is not None and last.noise_obstacle is not None:

@@ -10,7 +10,7 @@ from planner.quantities import format_duration, format_interval, format_number, 
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.report.plan_line import describe_plan
-from planner.report.runs import last_trained, mean_use
+from planner.report.runs import mean_use
 from planner.report.table import Column, Terminal, render_csv, render_table
 from planner.scripts.naming import describe_trained, is_script
 from planner.trainings.rates import ratio_of_trainings, training_rate
@@ -105,7 +105,7 @@ class TrainingComparison:
 
 def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[str, str]:
     """Give what is compared of a training, with what its hosts used, as names and texts."""
-    last, done = last_trained(one.epochs_done), one.epochs_done
+    last, done = one.last_trained, one.epochs_done
     validated = [e.validation_loss for e in done if e.validation_loss is not None]
     expected = one.expected_samples_per_s
     facts = {
@@ -117,7 +117,7 @@ def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[
         "settings": "; ".join(dict.fromkeys(describe_plan(host.plan) for host in one.hosts)),
         "global batch": str(sum(host.plan.node_batch for host in one.hosts)),
         "seed": str(one.seed),
-        "epochs": f"{max((e.epoch for e in done), default=0)} of {one.epochs}",
+        "epochs": f"{one.last_epoch} of {one.epochs}",
         "steps": str(one.steps),
         "loss, last epoch": f"{last.train_loss:.4g}" if last else "",
         "validation loss, best epoch": f"{min(validated):.4g}" if validated else "",

@@ -111,12 +111,10 @@ def launches_figure(trainings: Sequence[TrainingRecord]) -> Figure | None:
     """Show how far trainings on several hosts were from their prediction; ``None`` without any."""
     marks, rows = [], []
     for one in trainings:
-        if one.expected_samples_per_s is None or not one.epochs_done:
+        expected, last = one.expected_samples_per_s, one.last_trained
+        if expected is None or last is None:
             continue
-        measured, expected = (
-            one.epochs_done[-1].throughput_samples_per_s,
-            one.expected_samples_per_s,
-        )
+        measured = last.throughput_samples_per_s
         off = 100 * (measured / expected - 1)
         hosts = [host.host for host in one.hosts]
         marks.append(

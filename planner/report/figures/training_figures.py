@@ -19,9 +19,12 @@ _MOST_ROWS = 100
 
 
 def loss_figure(training: TrainingRecord) -> Figure | None:
-    """Show the losses of a training's epochs; ``None`` before the first has ended."""
+    """Show the losses of a training's epochs; ``None`` before the first has ended.
+
+    Of a script nobody knows any.
+    """
     epochs = training.epochs_done
-    if not epochs:
+    if not epochs or is_script(training.use_case):
         return None
     curves = [
         Curve(label="training", points=[(one.epoch, _finite(one.train_loss)) for one in epochs])
@@ -39,7 +42,7 @@ def loss_figure(training: TrainingRecord) -> Figure | None:
         rows=[
             (
                 str(one.epoch),
-                _loss(one.train_loss),
+                _loss(one.train_loss if one.samples else None),
                 _loss(one.validation_loss),
                 *(_loss(one.metrics.get(name)) for name in metrics),
             )

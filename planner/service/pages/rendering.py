@@ -6,6 +6,7 @@ that names and log lines of users can neither end an element nor turn the direct
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +26,7 @@ from planner.quantities import (
 )
 from planner.report.figures.figure import Figure, figure_html
 from planner.report.plan_line import describe_plan
+from planner.scripts.naming import is_script
 from planner.service.pages.assets import asset_address
 from planner.service.pages.view import Context, View, reasons_here
 
@@ -130,9 +132,11 @@ def _since(begin: datetime | None, end: datetime | None, now: datetime) -> str:
 
 
 def _number(value: float | None, digits: int | None = None) -> str:
-    """Write a number with three figures."""
+    """Write a number with three figures, or with so many digits behind the point."""
     if value is None:
         return ""
+    if not math.isfinite(value):
+        return "not finite"
     if digits is not None:
         return f"{value:,.{digits}f}"
     if value <= 0:
@@ -180,7 +184,7 @@ def _make_environment() -> Environment:
         time=_time,
         whole=_whole,
     )
-    environment.tests.update(uncertain=is_uncertain, unreliable=is_unreliable)
+    environment.tests.update(script=is_script, uncertain=is_uncertain, unreliable=is_unreliable)
     return environment
 
 

@@ -76,7 +76,7 @@ def _read_logs(training_id: int, context: Context) -> tuple[list[tuple[str, LogP
 def _count_epochs(record: TrainingRecord, running: Iterable[JobView]) -> int:
     """Count the epochs that are done; a job tells of them before they are stored."""
     told = [job.training.epoch - 1 for job in running if job.training is not None]
-    return max(len(record.epochs_done), *told, 0)
+    return max(record.last_epoch, *told, 0)
 
 
 def _keeps_checkpoints(job: JobRecord) -> bool:

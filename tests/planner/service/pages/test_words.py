@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import platform
+import re
 from dataclasses import replace
+from math import nan
 
 import pytest
 from markup import Markup
 from store_cases import STUDY
 from sweep_samples import sample_record
-from training_samples import BEGUN, JOB
+from training_samples import BEGUN, EPOCH, JOB
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
 from launch.system.process_identity import ProcessIdentity
@@ -23,14 +25,19 @@ from probes import codec
 
 
 @pytest.fixture
-def show(tmp_path):
+def page(tmp_path):
     site = Site(str(tmp_path / "planner.db"), allows_actions=True)
 
     def do(kind: str) -> str:
         request = PageRequest(path=f"/{kind}/1", numbers={"id": 1})
-        return " ".join(Markup(site.show(f"/{kind}/{{id}}", request).html).text.split())
+        return site.show(f"/{kind}/{{id}}", request).html
 
     return do
+
+
+@pytest.fixture
+def show(page):
+    return lambda kind: " ".join(Markup(page(kind)).text.split())
 
 
 def add_training(store, state=TrainingStatus.RUNNING, machine=None, checkpoint=None):
@@ -119,6 +126,43 @@ def test_training_that_was_told_to_write_checkpoints_has_none_yet(store, show, t
     text = show("trainings")
     assert "It has written no checkpoint yet." in text
     assert "It writes no checkpoint" not in text
+
+
+def test_resumed_training_has_the_epochs_before_its_own_done_too(store, page, tmp_path):
+    """The story: one that went on after its 200th epoch was done with 100 of 300."""
+    add_training(store)
+    store.trainings.update(1, epochs_done=[replace(EPOCH, epoch=n) for n in range(201, 301)])
+    store.trainings.end(1, TrainingStatus.DONE)
+    assert '<dd>300 <span class="unit">of 300</span></dd>' in page("trainings")
+    listed = Site(str(tmp_path / "planner.db")).show("/trainings", PageRequest(path="/trainings"))
+    assert ">300 of 300</td>" in listed.html
+
+
+def test_training_that_only_validated_has_neither_loss_nor_speed(store, page):
+    """The story: it had a loss that was nan, at 0 samples/s."""
+    add_training(store)
+    validated = replace(EPOCH, epoch=300, samples=0, train_loss=nan, throughput_samples_per_s=0.0)
+    store.trainings.update(1, epochs_done=[validated])
+    html = page("trainings")
+    assert "<dt>Validation</dt><dd>0.6000</dd>" in html
+    assert not re.search("<dt>(Loss|Samples/s)</dt>|>nan<", html)
+
+
+def test_loss_that_is_not_finite_is_said_so(store, page):
+    add_training(store)
+    store.trainings.update(1, epochs_done=[replace(EPOCH, train_loss=nan)])
+    assert "<dt>Loss</dt><dd>not finite</dd>" in page("trainings")
+
+
+def test_script_has_neither_losses_nor_epochs_nor_checkpoints(store, page):
+    """The story: its loss was nan, and --checkpoint was advised, which no script may have."""
+    store.trainings.add(replace(BEGUN, started_at=utc_now(), use_case="script:python train.py"))
+    run = replace(EPOCH, train_loss=nan, validation_loss=None, metrics={})
+    store.trainings.update(1, epochs_done=[run], steps=20)
+    store.trainings.end(1, TrainingStatus.DONE)
+    html = page("trainings")
+    assert "<dt>Samples/s</dt><dd>20.0</dd>" in html
+    assert not re.search("Loss|Epochs|--checkpoint|>nan<", html)
 
 
 def test_job_that_is_over_does_not_go_on(store, show):
