@@ -125,6 +125,16 @@ def test_a_trial_that_had_no_time_is_not_shown_as_failed(tmp_path):
     assert 'class="bad"' not in page.html
 
 
+def test_a_trial_has_the_number_that_commands_give_it(tmp_path):
+    """The story: it was one more in the list than in the plot above it and in the terminal."""
+    db = str(tmp_path / "planner.db")
+    with Store.open(db) as store:
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+        (stored,) = store.studies.all_trials()
+    page = Site(db).show("/studies/{id}", PageRequest(path="/studies/1", numbers={"id": 1}))
+    assert f'<th scope="row" class="num">{stored.number}</th>' in page.html
+
+
 def test_every_page_loads_nothing_but_assets(pages):
     for path in PATHS:
         markup = Markup(pages.get(address(path)).html)
