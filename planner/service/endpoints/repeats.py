@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from launch.system.durable_files import explain_os_error, make_folders
+from launch.system.durable_files import create_private, explain_os_error, make_folders
+from launch.system.run_directory import append_line
 from planner.errors import ConflictError, RunDirectoryError
 from planner.supervision.job_folder import JOBS
 
@@ -48,26 +48,34 @@ def start_once(
         return start()
     digest = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
     file = _KEYS / hashlib.sha256(f"{db}\0{key}".encode()).hexdigest()
-    try:
+    with _explained():
         make_folders(_KEYS, mode=0o700)
         _remove_old()
-        descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return _read(file, digest)
+        try:
+            create_private(file).close()
+        except FileExistsError:
+            return _read(file, digest)
+    try:
+        with _explained():
+            append_line(file, digest.encode())
+        number = start()
+    except Exception:
+        file.unlink(missing_ok=True)  # there is no job: the next request may try
+        raise
+    with suppress(OSError):  # there is a job, whatever a later request will hear of it
+        append_line(file, f" {number}".encode())
+    return number
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of the files of keys into one that says what they are for."""
+    try:
+        yield
     except OSError as error:
         raise RunDirectoryError(
             f"folder {_KEYS} for the keys of requests: {explain_os_error(error)}: make room there"
         ) from error
-    with os.fdopen(descriptor, "w") as opened:
-        opened.write(digest)
-        opened.flush()
-        try:
-            number = start()
-        except Exception:
-            file.unlink(missing_ok=True)  # there is no job: the next request may try
-            raise
-        opened.write(f" {number}")
-    return number
 
 
 def _remove_old() -> None:
@@ -79,7 +87,10 @@ def _remove_old() -> None:
 
 
 def _read(file: Path, digest: str) -> int:
-    before, _, number = file.read_text().partition(" ")
+    content = ""
+    with suppress(FileNotFoundError):  # the request that had it first has just failed
+        content = file.read_text()
+    before, _, number = content.partition(" ")
     if before and before != digest:
         raise ConflictError("Idempotency-Key: another request had this one: take a new one")
     if not number:
