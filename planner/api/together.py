@@ -11,7 +11,7 @@ from launch.workload import Workload
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice, choose_nodes
 from planner.cluster.sync_cost import SyncCostModel
-from planner.errors import PlannerError
+from planner.errors import PlannerError, StoreError
 from planner.jobs.host_choice import cluster_nodes
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import NodePlan, find_plans
@@ -93,6 +93,8 @@ def predict(
         try:
             found = find_plans(store, request, known, current_software(), remedy=remedy)
             choice = _choose(found, network, global_batch)
+        except StoreError:
+            raise
         except (PlannerError, LaunchError) as error:
             return HostsTogether(network=network, use_case=use_case, reason=str(error))
         return HostsTogether(network=network, use_case=use_case, plans=found, choice=choice)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,6 +15,7 @@ from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies, together
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
+from planner.errors import StoreCorruptError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
 from planner.report.table import Terminal
@@ -151,8 +154,8 @@ def test_names_are_found_through_the_api_too(db):
     assert names.find_use_cases(db=db) == ["cases/keywords.py:Keywords"]
 
 
-def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):
-    """The story: all of them had the plan of the one whose name comes last."""
+def save_hosts(db):
+    """Store two hosts of equal hardware, a plan of each, and the network between them."""
     hosts, mark = ("n1", "n2"), NODE.fingerprint()
     found_here = {"fingerprint": mark, "software": current_software()}
     save(db, *({"node": host, **found_here} for host in hosts))
@@ -172,5 +175,19 @@ def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):
                 ),
             )
         )
+
+
+def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):
+    """The story: all of them had the plan of the one whose name comes last."""
+    save_hosts(db)
     found = together.predict(db=db)
     assert [plan.stored.node for plan in found.plans] == ["n1", "n2"]
+
+
+def test_damaged_plans_are_no_reason_that_is_shown_to_everybody(db):
+    """The story: a page showed the path of the database, and the API answered with 200."""
+    save_hosts(db)
+    with closing(sqlite3.connect(db)) as connection, connection:
+        connection.execute("UPDATE plans SET throughput = '[1]'")
+    with pytest.raises(StoreCorruptError):
+        together.predict(db=db)
