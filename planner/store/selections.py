@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, func, literal, select
 
+from planner.store.databases.database import HIGHEST_NUMBER
 from planner.store.databases.tables import PlainText, plans
 
 _LONG = ("step_time", "comparisons")
@@ -30,6 +31,7 @@ def having(
 
 def newest(query: Select[Any], table: Table, before: int | None, most: int | None) -> Select[Any]:
     """Order rows by their numbers, the highest first; keep so many of those below a number."""
+    most = None if most is None else min(most, HIGHEST_NUMBER)
     query = query.order_by(table.c.id.desc()).limit(most)
     return query if before is None else query.where(table.c.id < before)
 

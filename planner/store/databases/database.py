@@ -43,8 +43,8 @@ UNREADABLE = (
 )
 """What decoding a damaged row raises."""
 
-_HIGHEST_NUMBER = 2**63 - 1
-"""Of a row: a query that asks for a higher one is refused by the driver."""
+HIGHEST_NUMBER = 2**63 - 1
+"""Of a row: a query with a higher one in it is refused by the driver."""
 
 write_json = partial(json.dumps, allow_nan=False, separators=(",", ":"))
 """Writes documents. NaN is no JSON: PostgreSQL refuses it, and so do we on SQLite."""
@@ -161,7 +161,7 @@ class Database(ABC):
         Raises:
             StoreCorruptError: The row cannot be decoded.
         """
-        if not 0 < wanted <= _HIGHEST_NUMBER:
+        if not 0 < wanted <= HIGHEST_NUMBER:
             return None
         found = self.fetch(query.where(number == wanted), decode)
         return found[0] if found else None

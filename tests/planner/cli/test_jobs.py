@@ -144,6 +144,12 @@ def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):
     assert job["title"] == "ddlplan probe"
 
 
+def test_list_of_any_length_may_be_asked_for(ddlplan):
+    """The story: a row of the database could not be read, exit code 6."""
+    number = add_job(ddlplan)
+    assert [job["id"] for job in ddlplan.data("jobs", "list", "--limit", 2**63)] == [number]
+
+
 def test_log_is_written_whole_and_harmless(ddlplan):
     line = "grün \x1b[31mred\x07\tend\n".encode()
     number = add_job(ddlplan, log=line * 20_000 + b"last \xff line")
