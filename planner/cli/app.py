@@ -97,7 +97,10 @@ def probe(
     data: Annotated[
         Path | None,
         what_option(
-            "--data", help_="Also measure how fast the files here are read.", metavar="PATH"
+            "--data",
+            help_="Also measure how fast the files here are read.",
+            parser=named,
+            metavar="PATH",
         ),
     ] = None,
     no_wait: NoWait = False,
@@ -250,12 +253,16 @@ def serve(
         ),
     ] = None,
     data: Annotated[
-        Path | None, serve_option("--data", help_="Data of these use cases.", metavar="PATH")
+        Path | None,
+        serve_option("--data", help_="Data of these use cases.", parser=named, metavar="PATH"),
     ] = None,
     hosts: Annotated[
         Path | None,
         serve_option(
-            "--hosts", help_="Hosts that jobs may run on, beside this machine.", metavar="FILE"
+            "--hosts",
+            help_="Hosts that jobs may run on, beside this machine.",
+            parser=named,
+            metavar="FILE",
         ),
     ] = None,
     ssh_config: SshConfig = None,

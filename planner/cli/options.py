@@ -77,15 +77,22 @@ DataFolder = Annotated[
     what_option(
         "--data",
         help_="Folder or file of the data; most built-in use cases can make up their own.",
+        parser=named,
         metavar="PATH",
     ),
 ]
 HostFile = Annotated[
-    Path | None, hosts_option("--hosts", help_="File with one host a line.", metavar="FILE")
+    Path | None,
+    hosts_option("--hosts", help_="File with one host a line.", parser=named, metavar="FILE"),
 ]
 SshConfig = Annotated[
     Path | None,
-    hosts_option("--ssh-config", help_="File for ssh in place of ~/.ssh/config.", metavar="FILE"),
+    hosts_option(
+        "--ssh-config",
+        help_="File for ssh in place of ~/.ssh/config.",
+        parser=named,
+        metavar="FILE",
+    ),
 ]
 Mpirun = Annotated[
     str | None,

@@ -29,7 +29,12 @@ def weights_export(
     ],
     data: Annotated[
         Path | None,
-        option("--data", help_="Folder or file of the data, if it has moved.", metavar="PATH"),
+        option(
+            "--data",
+            help_="Folder or file of the data, if it has moved.",
+            parser=named,
+            metavar="PATH",
+        ),
     ] = None,
     best: Annotated[
         bool, option("--best", help_="Export the weights that launch --keep-best has kept.")
