@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,8 +122,9 @@ def check_one_format(*, json: bool, csv: bool) -> None:
 
 def picture_file(file: Path | None, usual_name: str) -> Path | None:
     """Give the file of a picture, which has its usual name in a folder, or is an SVG file."""
-    if file is not None and file.is_dir():
-        return file / usual_name
+    with suppress(OSError):  # of another user's folder, say: whoever writes there is told
+        if file is not None and file.is_dir():
+            return file / usual_name
     if file is not None and file.suffix.lower() != ".svg":
         raise typer.BadParameter(f"--plot {file}: pictures are SVG: name a file that ends in .svg")
     return file

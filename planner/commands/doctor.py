@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 
 from launch.errors import HostUnreachableError, LaunchError
 from launch.hosts.findings import Finding, FindingFactory
 from launch.mpi.mpirun import find_mpirun, needs_root_option
 from launch.system.cache import cache_folder
+from launch.system.durable_files import explain_os_error
 from planner.errors import NoDatabaseError, StoreError
 from planner.jobs.hosts import HostAccess
 from planner.plans.software import find_version
@@ -109,6 +111,11 @@ def _database(findings: FindingFactory, db: str) -> Finding:
 
 def _cache(findings: FindingFactory) -> Finding:
     folder = cache_folder()
+    try:
+        with suppress(FileNotFoundError):  # it is made when it is needed
+            folder.stat()
+    except OSError as error:  # it lies in another user's folder, or below a file
+        return findings.fail("cache", f"{explain_os_error(error)}: set DDLPLAN_CACHE")
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not os.access(there, os.W_OK):
         return findings.fail("cache", f"{there} cannot be written: set DDLPLAN_CACHE")

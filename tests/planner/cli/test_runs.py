@@ -55,6 +55,8 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
     )
     assert trained.run("runs", "list", "--csv").out.splitlines()[1].startswith("1,")
     assert trained.run("runs", "show", 1, "--plot", "one.png").code == 2
+    too_long = trained.run("runs", "show", 1, "--plot", f"{'x' * 300}.svg")  # it was a bug
+    assert (too_long.code, "name another file" in too_long.err) == (2, True)
     for words in (("show", 1, "--plot"), ("show", "--plot", 1, "--json")):
         bare = trained.run("runs", *words)
         assert bare.code == 0, bare.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def states(ended):
 
 def of(document, host, check):
     return next(f for f in document["data"] if (f["host"], f["check"]) == (host, check))
+
+
+def test_cache_at_a_place_that_cannot_be_is_a_fault_of_the_machine(ddlplan):
+    """The story: it was a bug of ddlplan, as was one in the folder of another user."""
+    ended = ddlplan.run("doctor", "--json", DDLPLAN_CACHE=f"/{'x' * 300}")
+    assert (ended.code, ended.document["error"]["kind"]) == (4, "host")
+    found = of(ended.document, platform.node(), "cache")
+    assert (found["state"], "set DDLPLAN_CACHE" in found["finding"]) == ("fail", True)
 
 
 def test_good_hosts_are_good_and_mpi_joins_them(doctor):
