@@ -17,6 +17,7 @@ from planner.report.figures.hosts_figures import (
     sums_figure,
 )
 from planner.report.node_choice import choice_lines, share_rows
+from planner.report.table import Row
 from planner.service.pages.query import find_number, find_text
 from planner.service.pages.view import Context, PageRequest, View
 
@@ -62,15 +63,12 @@ def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
     }
 
 
-def _shares(
-    plans: Sequence[NodePlan], choice: NodeChoice
-) -> Sequence[tuple[dict[str, str], float]]:
+def _shares(plans: Sequence[NodePlan], choice: NodeChoice) -> list[tuple[Row, float]]:
     """Give each host's row, with its part of the global batch."""
     chosen = choice.chosen
     parts = dict(zip(chosen.hosts, chosen.batches, strict=True))
     return [
-        ({**row}, parts.get(row["host"], 0) / chosen.global_batch)
-        for row in share_rows(plans, choice)
+        (row, parts.get(row["host"], 0) / chosen.global_batch) for row in share_rows(plans, choice)
     ]
 
 
