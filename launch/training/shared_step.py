@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import nn
+from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
@@ -17,7 +18,7 @@ from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper
 from launch.training.averaging.noise_meter import NoiseExchange, NoiseMeter
 from launch.training.averaging.optimizer import make_optimizer
-from launch.training.averaging.update_scope import find_update_scope
+from launch.training.averaging.update_scope import UpdateScope, find_update_scope
 from launch.training.replica import Replica
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -27,9 +28,26 @@ class SharedStep(TrainStep):
     """One of several replicas.
 
     Collective: every worker of ``group`` builds one over an equal model.
+
+    Args:
+        plan: To train with.
+        case: Gives the loss.
+        model: This replica's.
+        group: The replicas.
+        optimizer: Of the model's parameters; by default the use case's, made here.
+        scope: Of the optimizer's update, the same for every replica; found here by default.
     """
 
-    def __init__(self, plan: Plan, case: UseCase, model: nn.Module, group: LocalGroup) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        case: UseCase,
+        model: nn.Module,
+        group: LocalGroup,
+        *,
+        optimizer: Optimizer | None = None,
+        scope: UpdateScope | None = None,
+    ) -> None:
         self.model = model
         self._trained = trained_parameters(model)
         self.part = Part(group.local_rank, group.size)
@@ -37,8 +55,8 @@ class SharedStep(TrainStep):
         self._is_first = group.local_rank == 0
         self._exchange: NoiseExchange | None = None
         self._replica = Replica(plan, case, model, "cpu")
-        scope = find_update_scope(case.optimizer, model)
-        optimizer = make_optimizer(plan, case, model.parameters())
+        scope = scope or find_update_scope(case.optimizer, model)
+        optimizer = optimizer or make_optimizer(plan, case, model.parameters())
         self.optimizers = [optimizer]
         max_norm = case.max_gradient_norm
         clipper = None if max_norm is None else GradientClipper(max_norm, group)

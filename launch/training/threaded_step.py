@@ -18,6 +18,8 @@ from launch.data.split import BatchSize
 from launch.local_group.group import LocalGroup, LocalThreadGroup
 from launch.plan import Plan
 from launch.training.averaging.aliases import copy_model
+from launch.training.averaging.optimizer import make_optimizer
+from launch.training.averaging.update_scope import find_update_scope
 from launch.training.replica import prepare_model
 from launch.training.shared_step import SharedStep
 from launch.training.step import TrainStep
@@ -40,6 +42,10 @@ class ThreadedStep(TrainStep):
         threads = plan.threads_per_process // plan.replicas
         cores = [group.cores[i * threads : (i + 1) * threads] for i in range(plan.replicas)]
         models = [model, *(copy_model(model) for _ in range(1, plan.replicas))]
+        # Here, one after the other: replicas share torch's random numbers, and the use case, where
+        # a LightningModule lends its place for parameters to each optimizer that it makes.
+        scope = find_update_scope(case.optimizer, model)
+        optimizers = [make_optimizer(plan, case, one.parameters()) for one in models]
         self._members = LocalThreadGroup.create(cores, group, models)
         # One executor per replica and not one for all: a replica stays on its thread, and the
         # thread on its cores with the operator threads that it has started.
@@ -51,8 +57,10 @@ class ThreadedStep(TrainStep):
         ]
         self._replicas = self._on_all(
             [
-                partial(SharedStep, plan, case, replica, member)
-                for member, replica in zip(self._members, models, strict=True)
+                partial(SharedStep, plan, case, replica, member, optimizer=optimizer, scope=scope)
+                for member, replica, optimizer in zip(
+                    self._members, models, optimizers, strict=True
+                )
             ]
         )
         self.model = model

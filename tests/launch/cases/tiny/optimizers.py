@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import torch
 
 from tiny.base import Sgd
@@ -31,6 +33,14 @@ class Groups(Sgd):
             {"params": weights, "weight_decay": 0.1},
         ]
         return torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+
+
+class MadeInTurn(Sgd):
+    """Makes one optimizer at a time, as what changes something of its own meanwhile has to."""
+
+    def optimizer(self, parameters):
+        assert threading.current_thread() is threading.main_thread()
+        return super().optimizer(parameters)
 
 
 class Clipped(Sgd):
