@@ -14,7 +14,7 @@ from launch.checkpoints.checkpoint import Checkpoint
 from launch.checkpoints.training_state import OptimizerParts, OptimizerPiece, TrainingState
 from launch.checkpoints.worker_part import is_per_element
 from launch.errors import CheckpointError
-from launch.local_group.shared_parameters import flat_view
+from launch.local_group.shared_parameters import copy_piece
 
 _RATES = ("lr", "initial_lr")
 """Settings that `launch.training.schedule.scale_learning_rates` scales with the batch."""
@@ -138,12 +138,6 @@ def _part_of(value: Any, key: str, piece: OptimizerPiece, group: Mapping[str, An
         return value
     if key == "step" and not (group.get("capturable") or group.get("fused")):
         return value.clone()  # torch counts on the CPU unless the GPU is to do everything
-    device = piece.owned.device
     if not is_per_element(value, piece.parameter, key):
-        return value.clone().to(device)
-    in_layout = torch.empty_like(piece.parameter, dtype=value.dtype, device=device)
-    in_layout.copy_(value)
-    if piece.owned is piece.parameter:
-        return in_layout
-    part = flat_view(in_layout)[piece.start : piece.start + piece.owned.numel()]
-    return part.view(piece.owned.shape).clone()
+        return value.clone().to(piece.owned.device)
+    return copy_piece(value, piece.parameter, piece.start, piece.owned)

@@ -121,6 +121,25 @@ def flat_view(tensor: Tensor) -> Tensor:
     return tensor.detach().reshape(-1)
 
 
+def copy_piece(value: Tensor, parameter: Tensor, start: int, owned: Tensor) -> Tensor:
+    """Copy a piece's part of what there is of each element of a parameter.
+
+    Args:
+        value: In the shape of ``parameter``, in any strides and on any device.
+        parameter: That has the piece.
+        start: First element of the piece, in the order of the parameter's memory.
+        owned: The piece: one-dimensional, or ``parameter`` itself.
+
+    Returns:
+        In the shape of ``owned``, and on its device.
+    """
+    in_layout = torch.empty_like(parameter, dtype=value.dtype, device=owned.device)
+    in_layout.copy_(value.detach())
+    if owned is parameter:
+        return in_layout
+    return flat_view(in_layout)[start : start + owned.numel()].clone()
+
+
 def is_dense(tensor: Tensor) -> bool:
     """Whether the elements fill their memory without gaps or overlaps, in any order."""
     expected = 1

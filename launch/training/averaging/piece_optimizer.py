@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim import optimizer as torch_optimizer
 
-from launch.local_group.shared_parameters import flat_view
+from launch.local_group.shared_parameters import copy_piece
 from launch.training.averaging.chunks import Piece
 
 
@@ -128,8 +128,7 @@ def _cut_state(state: dict[str, Any], parameter: Tensor, piece: Piece) -> dict[s
             return value
         if value.shape != parameter.shape:
             return value.clone()
-        part = flat_view(value)[piece.start : piece.start + piece.owned.numel()]
-        return part.view(piece.owned.shape).clone()
+        return copy_piece(value, parameter, piece.start, piece.owned)
 
     return {key: cut(value) for key, value in state.items()}
 

@@ -28,6 +28,7 @@ from launch.local_group.group import LocalThreadGroup
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper
 from launch.training.averaging.optimizer import _start_momentum
+from launch.training.averaging.update_scope import UpdateScope
 
 
 class Rows(nn.Module):
@@ -40,6 +41,25 @@ class Rows(nn.Module):
     def forward(self, pictures):
         indices = (pictures.flatten(1)[:, :4].abs() * 10).long()
         return self.rows(indices).sum((1, 2))[:, None] ** 2
+
+
+class Anchored(torch.optim.SGD):
+    """Draws each element back to where it was at first, which it notes in a memory format."""
+
+    def __init__(self, parameters, lr: float, form: torch.memory_format) -> None:
+        super().__init__(parameters, lr=lr)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                anchor = parameter.detach().clone(memory_format=form)
+                self.state[parameter]["anchor"] = anchor
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    pull = parameter - self.state[parameter]["anchor"]
+                    parameter.sub_(parameter.grad + pull, alpha=group["lr"])
 
 
 Make = Callable[..., torch.optim.Optimizer]
@@ -55,6 +75,7 @@ def train(
     make_schedule: MakeSchedule | None = None,
     watch: Callable[[int, torch.optim.Optimizer], None] = lambda rank, optimizer: None,
     chunk_bytes: int = CACHE_LINE,
+    scope: UpdateScope | None = None,
 ) -> dict[str, torch.Tensor]:
     """Train over threads, averaging; ``watch`` sees each worker's optimizer before the steps."""
     members = LocalThreadGroup.create([()] * workers)
@@ -65,7 +86,7 @@ def train(
         member, model, optimizer = members[rank], models[rank], optimizers[rank]
         clipper = None if max_norm is None else GradientClipper(max_norm, member)
         averager = GradientAverager(
-            model, optimizer, member, clipper=clipper, chunk_bytes=chunk_bytes
+            model, optimizer, member, clipper=clipper, chunk_bytes=chunk_bytes, scope=scope
         )
         schedule = make_schedule(optimizer) if make_schedule else None
         watch(rank, optimizer)
@@ -120,6 +141,15 @@ def assert_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor])
 @pytest.mark.parametrize("make", ELEMENTWISE.values(), ids=ELEMENTWISE.keys())
 def test_an_elementwise_optimizer_makes_of_chunks_what_it_makes_of_the_whole(make, workers):
     assert_equal(train(Layers, make, workers=workers), train_alone(Layers, make))
+
+
+@pytest.mark.parametrize("form", [torch.preserve_format, torch.contiguous_format])
+@pytest.mark.parametrize("scope", UpdateScope)
+def test_state_from_before_the_first_step_stays_with_its_elements(scope, form):
+    """The story: of a weight in channels_last, a whole one's state was put into another order, and
+    so was that of pieces where the optimizer kept it in the order of the shape."""
+    make = partial(Anchored, lr=0.1, form=form)
+    assert_equal(train(Layers, make, scope=scope), train_alone(Layers, make))
 
 
 @pytest.mark.parametrize("chunk_bytes", [CACHE_LINE, 3 * CACHE_LINE, 1 << 20])
