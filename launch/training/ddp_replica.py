@@ -86,6 +86,7 @@ class _ShareLoss(WeightedLoss):
         if batch is None:
             # Zero, with a gradient of zeros: DDP begins to average at the first gradient. One
             # suffices, the others count as unused by this worker. It is one of a parameter in use,
-            # since a parameter that no worker uses must have no gradient.
-            return self._used[0].flatten()[:0].sum()
+            # since a parameter that no worker uses must have no gradient. A complex one has a real
+            # loss too.
+            return self._used[0].flatten()[:0].sum().real
         return super().forward(batch, scale, is_full=is_full)

@@ -39,7 +39,10 @@ def check_finite_parameters(parameters: Mapping[str, Tensor], step: int) -> None
     for name, value in parameters.items():
         if not (isinstance(value, nn.Parameter) and value.requires_grad and value.numel()):
             continue
-        if value.dtype in _CHECKED and value.layout is torch.strided:
-            low, high = value.aminmax()  # which keep a NaN, and need no memory of its size
+        if value.layout is not torch.strided:
+            continue
+        numbers = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+        if numbers.dtype in _CHECKED:
+            low, high = numbers.aminmax()  # which keep a NaN, and need no memory of its size
             if not math.isfinite(low.item()) or not math.isfinite(high.item()):
                 raise NotFiniteError(f"parameter {name!r} is NaN or infinite after step {step}")

@@ -275,7 +275,7 @@ class PipelineStep(TrainStep):
             return self._case.loss(output, targets) * scale
         # Zero, with a gradient of zeros: the stages before wait for one.
         tensors = flatten(output, "outputs of a model", strict=False)[1]
-        empty = [one.flatten()[:0].sum() for one in tensors if one.requires_grad]
+        empty = [one.flatten()[:0].sum().real for one in tensors if one.requires_grad]
         return torch.stack(empty).sum()
 
     @property
