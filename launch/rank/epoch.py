@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from math import nan
 
 from launch.reports import EpochDone, StepDone, StepsFinished, Validated
+
+
+@dataclass(slots=True)
+class _StepSums:
+    """Sums over the steps of an epoch."""
+
+    samples: int = 0
+    time_s: float = 0.0
+    loss: float = 0.0
+    """Of each step's mean loss times its samples."""
 
 
 class EpochStatistics:
@@ -17,17 +28,19 @@ class EpochStatistics:
         self._global_batch = global_batch
         self._started = time.monotonic()
         self._finished: StepsFinished | None = None
-        self._steps: defaultdict[int, list[StepDone]] = defaultdict(list)
-        self._finish_s: defaultdict[int, float] = defaultdict(float)
+        self._steps: defaultdict[int, _StepSums] = defaultdict(_StepSums)
         self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
 
     def add_step(self, step: StepDone) -> None:
         """Add a step."""
-        self._steps[step.epoch].append(step)
+        sums = self._steps[step.epoch]
+        sums.samples += step.samples
+        sums.time_s += step.time_s
+        sums.loss += step.loss * step.samples
 
     def add_finish(self, finished: StepsFinished) -> None:
         """Add the work after the last step."""
-        self._finish_s[finished.epoch] += finished.time_s
+        self._steps[finished.epoch].time_s += finished.time_s
         self._finished = finished
 
     def add_validation(self, validated: Validated) -> EpochDone | None:
@@ -36,12 +49,11 @@ class EpochStatistics:
         parts.append(validated)
         if len(parts) < self._workers:
             return None
-        return self._summarise(self._steps.pop(validated.epoch, []), parts)
+        del self._validated[validated.epoch]
+        return self._summarise(self._steps.pop(validated.epoch, _StepSums()), parts)
 
-    def _summarise(self, steps: list[StepDone], parts: list[Validated]) -> EpochDone:
-        samples = sum(step.samples for step in steps)
-        train_time_s = sum(step.time_s for step in steps)
-        train_time_s += self._finish_s.pop(parts[0].epoch, 0.0)
+    def _summarise(self, steps: _StepSums, parts: list[Validated]) -> EpochDone:
+        samples = steps.samples
         validated_samples = sum(part.samples for part in parts)
         validated_weight = sum(part.weight for part in parts)
         names = sorted({name for part in parts for name in part.metric_sums})
@@ -49,9 +61,7 @@ class EpochStatistics:
         return EpochDone(
             epoch=parts[0].epoch + 1,
             # A job that resumed after the last step of an epoch has only validated it.
-            train_loss=sum(step.loss * step.samples for step in steps) / samples
-            if samples
-            else nan,
+            train_loss=steps.loss / samples if samples else nan,
             validation_loss=sum(part.loss_sum for part in parts) / validated_weight
             if validated_weight
             else None,
@@ -60,9 +70,9 @@ class EpochStatistics:
                 for name in names
             },
             samples=samples,
-            train_time_s=train_time_s,
+            train_time_s=steps.time_s,
             validation_time_s=max(part.time_s for part in parts),
-            throughput_samples_per_s=samples / train_time_s if samples else 0.0,
+            throughput_samples_per_s=samples / steps.time_s if samples else 0.0,
             learning_rates=finished.learning_rates if finished else (),
             global_batch=self._global_batch,
             elapsed_s=time.monotonic() - self._started,
