@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -338,6 +339,8 @@ class _Server:
             status = run(task, report, permits, SharedDescriptors.from_numbers(shared))
             sys.stdout.flush()
             sys.stderr.flush()
+        except BaseException:  # noqa: BLE001 - whatever it is, nobody else would say it
+            traceback.print_exc()
         finally:
             # Without the server's own clean-up: this process is only a copy of it.
             os._exit(status)

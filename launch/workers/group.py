@@ -74,7 +74,7 @@ class WorkerGroup:
         _let_open_files()
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
-        self._open_logs = list(map(BoundedLog, self._logs))
+        self._open_logs: list[BoundedLog] = []
         self._pipes: dict[int, int] = {}
         self._outputs: dict[int, int] = {}
         self._permits: list[int] = []
@@ -210,6 +210,7 @@ class WorkerGroup:
             self.next_event(left_s)  # takes what they write
 
     def _start(self, worker: int, task: Task, descriptors: SharedDescriptors) -> None:
+        self._open_logs.append(BoundedLog(self._logs[worker]))
         output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))
         try:
             self._permits.append(open_permits())

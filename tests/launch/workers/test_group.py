@@ -60,6 +60,23 @@ def test_worker_that_leaves_without_a_word_is_a_failure(training):
     assert training.failure_of("Leaves", ALONE).message == "exit code 3"
 
 
+def test_worker_that_cannot_begin_says_why(training):
+    """The story: what none of its code expects was exit code 70, and an empty log."""
+    failure = training.failure_of("Sgd", ALONE, purpose="rest")
+    assert failure.message == "exit code 70"
+    assert "InvalidDocumentError: task: " in failure.log_tail
+
+
+def test_log_that_cannot_be_opened_leaves_no_file_open(training, server, tmp_path):
+    """The story: the logs of the workers before it stayed open, for as long as a search goes on."""
+    server.wait_until_ready()
+    (tmp_path / "worker1.log").mkdir()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(IsADirectoryError):
+        training.start(training.task("Hangs", PAIR))
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
 def test_task_of_a_job_of_thousands_of_hosts_reaches_its_worker(training):
     """The story: beyond 64 KiB it was cut off: the worker ended with exit code 70, and no word.
 
