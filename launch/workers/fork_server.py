@@ -342,15 +342,13 @@ class _Server:
         except BaseException:  # noqa: BLE001 - whatever it is, nobody else would say it
             traceback.print_exc()
         finally:
-            # Without the server's own clean-up: this process is only a copy of it.
-            os._exit(status)
+            os._exit(status)  # without the server's clean-up: this process is only a copy of it
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
             while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 pid = ended.si_pid
-                # What it may have started and left behind. Before its number is free: the kernel
-                # could give it to another group.
+                # What it has left behind; before its number is free, which another could get.
                 kill_group(pid)
                 self._children.discard(pid)
                 _, wait_status = os.waitpid(pid, 0)
