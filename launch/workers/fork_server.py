@@ -213,9 +213,9 @@ class ForkServer:
 
     def close(self) -> None:
         """End the server and every worker, and wait for their ends."""
-        self._socket.close()
         if not self._ready:
             self._process.kill()  # it has no worker yet, and looks up only once torch is loaded
+        self._socket.close()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:

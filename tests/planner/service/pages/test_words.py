@@ -203,6 +203,7 @@ def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
 
 def test_long_error_of_a_job_is_shown_to_its_end(store, show):
     """The story: what to type was cut off, as it comes last."""
+    add_training(store)
     job = add_job(store)
     hosts = ", ".join(f"node{number:02}" for number in range(64))
     error = f"no plan for simplebig on {hosts}: run ddlplan tune --hosts hosts"
