@@ -2,7 +2,8 @@
 
 The commands only parse, call this, and print. Nothing here prints: progress goes to a `Listener`,
 failures are exceptions of `planner.errors` and `launch.errors`. What is imported
-here is the whole surface; what a name needs is imported when the name is first used.
+here is the whole surface, with `grids` and `reports`, which need more than the other parts; what a
+name needs is imported when the name is first used.
 """
 
 from __future__ import annotations
