@@ -22,12 +22,23 @@ T = TypeVar("T")
 
 
 def cache_folder() -> Path:
-    """Return ``$DDLPLAN_CACHE``, else ``$XDG_CACHE_HOME/ddlplan``, else ``~/.cache/ddlplan``."""
-    if own := os.environ.get("DDLPLAN_CACHE"):
-        return Path(own).expanduser().absolute()
+    """Return ``$DDLPLAN_CACHE``, else ``$XDG_CACHE_HOME/ddlplan``, else ``~/.cache/ddlplan``.
+
+    Raises:
+        UseCaseError: It is below a home folder that nobody knows.
+    """
+    own = os.environ.get("DDLPLAN_CACHE")
     # The XDG standard has relative paths ignored.
     shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (shared if shared.is_absolute() else Path.home() / ".cache") / "ddlplan"
+    try:
+        if own:
+            return Path(own).expanduser().absolute()
+        return (shared if shared.is_absolute() else Path.home() / ".cache") / "ddlplan"
+    except RuntimeError as error:  # of an unknown user, or of one without a home
+        raise UseCaseError(
+            f"cache {own or '~/.cache/ddlplan'}: there is no such home folder: "
+            "set DDLPLAN_CACHE to an absolute path"
+        ) from error
 
 
 def make_folder(folder: Path) -> Path:

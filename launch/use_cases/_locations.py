@@ -56,7 +56,7 @@ def resolve(name: str, more_settings: Iterable[str] = ()) -> UseCaseLocation:
     if prefix in adapters:
         return _find_adapted(_Adapter.read(prefix), adapted, settings)
     place = adapted.rpartition(":")[0]
-    if prefix.isidentifier() and place and not Path(f"{prefix}:{place}").exists():
+    if prefix.isidentifier() and place and explain_absence(Path(f"{prefix}:{place}")):
         raise _make_prefix_error(prefix, adapted, adapters)
     return _find_object(name, settings)
 
@@ -73,7 +73,11 @@ def _find_object(name: str, settings: Settings) -> UseCaseLocation:
             f"use case {name!r}: write package.module:object or path/to/file.py:object"
         )
     if _looks_like_file(place):
-        file = Path(place).expanduser().resolve()
+        try:
+            file = Path(place).expanduser().resolve()
+        except RuntimeError as error:  # of an unknown user, or of a circle of links
+            reason = str(error).rstrip(".")
+            raise UseCaseError(f"use case {name!r}: {reason}: name a Python file") from error
         return FileLocation(file, attribute, settings=settings)
     if not all(part.isidentifier() for part in place.split(".")):
         raise UseCaseError(f"use case {name!r}: {place!r} is no module name and no .py file")
@@ -335,7 +339,7 @@ def _find_adapted(adapter: _Adapter, text: str, settings: Settings) -> AdaptedLo
 def _make_unknown_error(spec: str, built_in: Sequence[str]) -> UseCaseError:
     if _looks_like_file(spec) or "." in spec:
         named = ["MyCase"]
-        with contextlib.suppress(UseCaseError):  # there is no such file, or one with an error
+        with contextlib.suppress(UseCaseError, RuntimeError):  # no such file, or one with an error
             named = SourceFile.read(Path(spec).expanduser()).find_use_cases()
         if not named:
             path = shlex.quote(spec)

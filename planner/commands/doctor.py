@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import suppress
 
-from launch.errors import HostUnreachableError, LaunchError
+from launch.errors import HostUnreachableError, LaunchError, UseCaseError
 from launch.hosts.findings import Finding, FindingFactory
 from launch.mpi.mpirun import find_mpirun, needs_root_option
 from launch.system.cache import cache_folder
@@ -110,10 +110,12 @@ def _database(findings: FindingFactory, db: str) -> Finding:
 
 
 def _cache(findings: FindingFactory) -> Finding:
-    folder = cache_folder()
     try:
+        folder = cache_folder()
         with suppress(FileNotFoundError):  # it is made when it is needed
             folder.stat()
+    except UseCaseError as error:
+        return findings.fail("cache", str(error))
     except OSError as error:  # it lies in another user's folder, or below a file
         return findings.fail("cache", f"{explain_os_error(error)}: set DDLPLAN_CACHE")
     there = next(parent for parent in (folder, *folder.parents) if parent.exists())

@@ -57,6 +57,13 @@ def test_cache_that_cannot_be_made_says_how_to_move_it(tmp_path):
         make_folder(tmp_path / "file" / "below")
 
 
+def test_cache_in_a_home_that_nobody_has_is_refused(monkeypatch):
+    """The story: it was a bug of ddlplan."""
+    monkeypatch.setenv("DDLPLAN_CACHE", "~no_such_user/cache")
+    with pytest.raises(UseCaseError, match=r"^cache ~no_such_user/cache: .* to an absolute path$"):
+        cache_folder()
+
+
 def test_who_waits_for_what_another_makes_can_say_so(tmp_path):
     others = cache_lock(tmp_path / "made")
     others.__enter__()

@@ -217,6 +217,11 @@ def test_file_that_cannot_be_parsed_or_read_is_told(write, tmp_path):
     (tmp_path / "zero.py").symlink_to("/dev/zero")
     assert "it is no regular file" in message(f"{tmp_path}/zero.py:Case", check_use_case)
     assert "File name too long" in message(f"{tmp_path}/{'long' * 99}.py:Case", check_use_case)
+    assert "no adapter 'a'" in message(f"a:{'long' * 99}:Case", check_use_case)
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    for place in ("loop.py", "~no_such_user/case.py"):
+        assert message(f"{place}:Case", check_use_case).endswith(": name a Python file")
+    assert "~no_such_user/case.py:MyCase" in message("~no_such_user/case.py", check_use_case)
 
 
 @pytest.mark.parametrize(

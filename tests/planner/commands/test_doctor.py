@@ -45,9 +45,10 @@ def of(document, host, check):
     return next(f for f in document["data"] if (f["host"], f["check"]) == (host, check))
 
 
-def test_cache_at_a_place_that_cannot_be_is_a_fault_of_the_machine(ddlplan):
+@pytest.mark.parametrize("folder", [f"/{'x' * 300}", "~no_such_user/cache"])
+def test_cache_at_a_place_that_cannot_be_is_a_fault_of_the_machine(ddlplan, folder):
     """The story: it was a bug of ddlplan, as was one in the folder of another user."""
-    ended = ddlplan.run("doctor", "--json", DDLPLAN_CACHE=f"/{'x' * 300}")
+    ended = ddlplan.run("doctor", "--json", DDLPLAN_CACHE=folder)
     assert (ended.code, ended.document["error"]["kind"]) == (4, "host")
     found = of(ended.document, platform.node(), "cache")
     assert (found["state"], "set DDLPLAN_CACHE" in found["finding"]) == ("fail", True)
