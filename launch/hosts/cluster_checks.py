@@ -91,7 +91,8 @@ def _check_data(
     findings = FindingFactory(host)
     if facts.data is None:
         problem = facts.problems.get("data_kind", "no answer")
-        return findings.fail("data", f"not known: {problem}{BUSY}")
+        remedy = BUSY if "no answer" in problem else ": see its permissions"
+        return findings.fail("data", f"not known: {problem}{remedy}")
     path = facts.data.path
     if facts.data.kind == "missing":
         return findings.fail("data", f"there is no {path}: copy the data to the same path there")

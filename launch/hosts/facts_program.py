@@ -207,6 +207,13 @@ def _files(path: Path) -> dict[str, Any]:
 
 def _find_writing_fault(folder: Path) -> str | None:
     """Explain why a folder cannot be written or made; ``None`` where it can."""
+    from launch.system.durable_files import explain_os_error
+
+    try:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            folder.stat()
+    except OSError as error:  # it lies in a folder of another user, say
+        return explain_os_error(error, named=folder)
     there = next(place for place in (folder, *folder.parents) if place.exists())
     if not there.is_dir():
         return f"{there} is no folder"

@@ -271,6 +271,20 @@ def test_list_of_files_that_takes_too_long_is_a_note_and_one_that_cannot_be_read
         assert finding(checked, "node1", "data").state == state
 
 
+@pytest.mark.parametrize(
+    ("problems", "says"),
+    [({}, "no answer: is the host very busy"), ({"data_kind": "OSError: denied"}, "permissions")],
+)
+def test_data_that_cannot_be_looked_at_have_the_remedy_for_that(problems, says):
+    """The story: where a folder is another user's, the host was said to be busy."""
+    checked = check(
+        ask=Hosts(HERE, node1=facts_of(1, problems=problems)),
+        names=["node1"],
+        workload=Workload(use_case="simplebig", data="/data"),
+    )
+    assert says in finding(checked, "node1", "data").text
+
+
 def test_use_case_must_be_there_and_be_the_same_file():
     here = facts_of(9, use_case="sha256:u")
     ask = Hosts(

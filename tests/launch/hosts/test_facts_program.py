@@ -126,6 +126,7 @@ def test_place_for_the_files_of_a_job_may_be_made_but_not_where_something_is_in_
     file = tmp_path / "file"
     file.touch()
     assert told_here(runs=file / "runs").runs_fault == f"{file} is no folder"
+    assert told_here(runs=tmp_path / ("x" * 300)).runs_fault == "file name too long"  # it raised
 
 
 def test_file_of_the_use_case_is_compared_by_its_content(tmp_path):
