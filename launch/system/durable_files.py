@@ -34,6 +34,9 @@ def replace_durably(new: Path, path: Path) -> None:
 
 def write_in_place(path: Path, content: bytes) -> None:
     """Write a file of the user alone in place of what was there, which stays until it is whole."""
+    if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
+        path.write_bytes(content)
+        return
     new = path.parent / f".{path.name}.{os.getpid()}"
     try:
         new.unlink(missing_ok=True)  # what a process of this number left

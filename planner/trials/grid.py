@@ -13,6 +13,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan
+from launch.system.durable_files import write_in_place
 from planner.errors import GridFileError
 from planner.trials.result import TrialResult
 from probes import codec
@@ -50,7 +51,7 @@ class Grid:
 
 
 def write_grid(grid: Grid, path: Path) -> None:
-    """Write a grid as one JSON document, times to five digits.
+    """Write a grid as one JSON document, times to five digits, in place of what was there.
 
     Raises:
         GridFileError: The file cannot be written.
@@ -58,7 +59,7 @@ def write_grid(grid: Grid, path: Path) -> None:
     values: dict[str, Any] = {"schema_version": _VERSION, **codec.to_builtins(grid)}
     values["results"] = [_shorten(result) for result in values["results"]]
     try:
-        path.write_text(json.dumps(values, separators=(",", ":")) + "\n", encoding="utf-8")
+        write_in_place(path, json.dumps(values, separators=(",", ":")).encode() + b"\n")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise GridFileError(f"{path}: {_reason(error)}") from error
 

@@ -13,6 +13,7 @@ from launch.system.durable_files import (
     explain_write_error,
     make_folders,
     write_durably,
+    write_in_place,
 )
 from launch.system.run_directory import RunDirectory, append_line
 from tests.launch.small_files import files_of_at_most
@@ -51,6 +52,15 @@ def test_error_of_a_folder_is_explained_without_a_look_at_it(folder, says, tmp_p
     with pytest.raises(OSError, match=folder) as raised, write_durably(path):
         pass
     assert explain_write_error(raised.value, path).startswith(says)
+
+
+def test_a_pipe_is_written_to_and_not_replaced():
+    """The story: as root, --html /dev/null put a file there, for everybody."""
+    reading, writing = os.pipe()
+    write_in_place(Path(f"/dev/fd/{writing}"), b"a page")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b"a page"
 
 
 def test_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from planner.trials.replay import Replay
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.tune_request import TuneRequest
 from probes.timing import Measurement
+from tests.launch.small_files import files_of_at_most
 
 MACHINE = Machine(parts=2, fixed=0.1, retain=0.88)
 PLAIN = Plan(strategy="threads", node_batch=32, threads_per_process=2)
@@ -48,6 +49,16 @@ def test_grid_is_read_as_it_was_written(tmp_path):
     known, found = grid.results[0].measurement, read.results[0].measurement
     assert found.samples_s == pytest.approx(known.samples_s, rel=1e-4)
     assert read.case == grid.case
+
+
+def test_grid_that_cannot_be_written_leaves_what_was_there(tmp_path):
+    """The story: on a full disk, a part of a grid took the place of the one before."""
+    path = tmp_path / "grid.json"
+    path.write_text("before")
+    with files_of_at_most(9), pytest.raises(GridFileError, match=r"grid\.json: file too large"):
+        write_grid(make_grid(), path)
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 9}', "[1]"])
