@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.api import jobs, machines, plans, trainings
-from planner.records.job_record import JobState
+from planner.records.job_record import OPEN_STATES
 from planner.service.pages.actions import find_forms
 from planner.service.pages.job import job_views
 from planner.service.pages.machine import machine_views
@@ -15,7 +15,7 @@ _MOST_JOBS, _MOST_PLANS, _MOST_MACHINES, _MOST_TRAININGS = 12, 60, 40, 6
 def show(request: PageRequest, context: Context) -> View:
     """Show the first page."""
     db = context.db
-    active = jobs.find(states=[JobState.QUEUED, JobState.RUNNING], most=_MOST_JOBS, db=db)
+    active = jobs.find(states=OPEN_STATES, most=_MOST_JOBS, db=db)
     best = plans.find_best_of_each(db=db)
     known = machines.find(db=db)
     latest = trainings.find(most=_MOST_TRAININGS, db=db)
