@@ -261,7 +261,8 @@ class _LossCheck:
         except Exception as error:
             raise self._error("weight(batch) fails", error, batch) from error
         dense = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
-        return _Figures(loss.item(), weight, dense)
+        reals = [torch.view_as_real(g.resolve_conj()) if g.is_complex() else g for g in dense]
+        return _Figures(loss.item(), weight, reals)
 
     def _error(self, what: str, error: Exception, batch: Batch = None) -> _RunError:
         said = " ".join(str(error).split())[:500]

@@ -116,6 +116,22 @@ class Flat(tiny_cases.TokenMean):
         return len(batch[0])
 
 
+class ImaginaryScale(nn.Module):
+    """Scales with the size of the batch, by the imaginary part of what is 0 at first."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.zeros(1, dtype=torch.complex64))
+
+    def forward(self, output):
+        return output * (1 + 100 * len(output) * self.scale.imag)
+
+
+class ScaledByTheBatch(tiny_cases.Sgd):
+    def model(self):
+        return nn.Sequential(*super().model(), ImaginaryScale())
+
+
 class Contrast(tiny_cases.Sgd):
     """Each sample is told from all others of the batch."""
 
@@ -141,6 +157,7 @@ def test_a_loss_that_adds_up_is_accepted(case):
         (UnsaidTokenMeanOfDicts, "each with its weight(batch): return what the mean"),
         (Flat, "each with its weight(batch): return what the mean"),
         (Contrast, "or return a mean over samples"),
+        (ScaledByTheBatch, "or return a mean over samples"),
     ],
     ids=lambda case: getattr(case, "__name__", None),
 )
