@@ -86,15 +86,16 @@ class WorkerGroup:
         self._events: deque[WorkerEvent] = deque()
         self._selector = selectors.DefaultSelector()
         self._selector.register(server, selectors.EVENT_READ)
-        shared = descriptors or SharedDescriptors.create()
+        shared = descriptors
         try:
+            shared = shared or SharedDescriptors.create()
             for worker, task in enumerate(tasks):
                 self._start(worker, task, shared)
         except BaseException:
             self.stop()
             raise
         finally:
-            if descriptors is None:
+            if descriptors is None and shared is not None:
                 shared.close()
 
     def __enter__(self) -> WorkerGroup:

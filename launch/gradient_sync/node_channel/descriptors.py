@@ -51,18 +51,18 @@ class SharedDescriptors:
     @classmethod
     def create(cls) -> SharedDescriptors:
         """Open a new set; the caller closes it."""
-        memory = anonymous_file(b"ddlplan")
-        os.ftruncate(memory, REQUEST_BYTES)
-        return cls(
-            memory=memory,
-            rendezvous=anonymous_file(b"ddlplan-rendezvous"),
-            barrier_count=os.eventfd(0, os.EFD_CLOEXEC),
-            departures=_semaphores(),
-            wakeup=os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK),
-            agreements=_semaphores(),
-            sums=_semaphores(),
-            replies=_semaphores(),
-        )
+        opened: list[int] = []
+        try:
+            opened.append(anonymous_file(b"ddlplan"))
+            os.ftruncate(opened[0], REQUEST_BYTES)
+            opened.append(anonymous_file(b"ddlplan-rendezvous"))
+            kinds = (0, os.EFD_NONBLOCK, *[os.EFD_SEMAPHORE] * 8)  # in the order of `numbers`
+            opened.extend(os.eventfd(0, os.EFD_CLOEXEC | kind) for kind in kinds)
+        except OSError:
+            for descriptor in opened:
+                os.close(descriptor)
+            raise
+        return cls.from_numbers(opened)
 
     @classmethod
     def from_numbers(cls, descriptors: Sequence[int]) -> SharedDescriptors:
@@ -102,8 +102,3 @@ def anonymous_file(name: bytes) -> int:
     if descriptor < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return descriptor
-
-
-def _semaphores() -> tuple[int, int]:
-    flags = os.EFD_CLOEXEC | os.EFD_SEMAPHORE
-    return os.eventfd(0, flags), os.eventfd(0, flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -47,6 +48,19 @@ def test_workers_may_need_more_files_than_a_shell_lets_open(training):
         assert re.fullmatch(RAISED, training.failure_of("Raises", PAIR).message)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_group_for_which_no_descriptor_is_left_leaves_none_open(server, tmp_path, monkeypatch):
+    """The story: its selector stayed open, and the first of those that workers share."""
+
+    def fail(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "eventfd", fail)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="Too many open files") as raised:
+        WorkerGroup(server, [], tmp_path)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, raised
 
 
 def test_use_case_that_calls_sys_exit_fails_with_its_words_and_the_users_line(training):
