@@ -32,6 +32,9 @@ Natural = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=1e300)]
 """A finite number above 0; Python reads 1e999 as infinity."""
 
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+"""A part of a whole, above 0."""
+
 NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e300)]
 """A finite number of at least 0."""
 

@@ -14,9 +14,10 @@ from typing import Literal
 from launch.gradient_sync.algorithms import algorithm_names
 from launch.gradient_sync.wire_formats import wire_format_names
 from launch.strategies import strategy_names
+from planner.plans.objective import TIME_TO_LOSS
 from planner.quantities import parse_duration_s
 from planner.sweeps.sweep_request import BEST
-from probes.codec import Count, Natural, Positive
+from probes.codec import Count, Natural, Positive, Share
 
 _COUNTS = re.compile(r"[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,63}")
 """Up to 64 numbers, which a command line takes."""
@@ -44,7 +45,7 @@ class TuneOptions:
     objective: Literal["throughput", "time-to-loss"] | None = None
     lr_scaling: Literal["none", "linear", "sqrt"] | None = None
     target: Positive | None = None
-    target_accuracy: Positive | None = None
+    target_accuracy: Share | None = None
     no_cache: bool = False
     fresh: bool = False
     verbose: bool = False
@@ -54,6 +55,9 @@ class TuneOptions:
         _check_duration("budget", self.budget)
         _check_one_of(self, "batch_size", "effective_batch", "max_batch")
         _check_one_of(self, "target", "target_accuracy")
+        for name in ("target", "target_accuracy"):
+            if getattr(self, name) is not None and self.objective != TIME_TO_LOSS:
+                raise ValueError(f"{name} without objective {TIME_TO_LOSS}: give both")
         known = strategy_names()
         for name in (self.strategies or known[0]).split(","):
             _check_known("strategies", name.strip(), known)

@@ -23,6 +23,7 @@ from planner.store import Store
 
 CASES = Path(__file__).parents[2] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
+TO_LOSS = {"use_case": "simplebig", "objective": "time-to-loss"}
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,9 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
             {"use_case": "simplebig", "global_batch": 4, "effective_batch": 8},
             "global_batch and effective_batch exclude each other",
         ),
+        ("tune", {"use_case": "simplebig", "target": 1}, "target without objective time-to-loss"),
+        ("tune", TO_LOSS | {"target": 1, "target_accuracy": 0.9}, "exclude each other"),
+        ("tune", TO_LOSS | {"target_accuracy": 1.5}, "target_accuracy=1.5: expected a number"),
         ("tune", {"use_case": "simplebig", "precision": "fp8"}, "precision"),
         ("tune", {"use_case": "simplebig", "strategies": "piepline"}, "choose from"),
         ("tune", {"use_case": "simplebig", "strategies": "threads,--db=x"}, "choose from"),
