@@ -8,6 +8,7 @@ their gradients back; then equal stages sum their gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -46,6 +47,10 @@ from launch.training.step import TrainStep
 from launch.training.whole_model import WholeModel, has_extra_state, move_in_place
 from launch.use_cases._base import UseCase, is_own
 
+_MOST_PIPELINES = 4
+"""Kept with their buffers: those of an epoch's batches and of its last one, before and after the
+shares have changed."""
+
 
 class PipelineStep(TrainStep):
     """One stage of one replica.
@@ -80,7 +85,7 @@ class PipelineStep(TrainStep):
         self._scope = find_update_scope(case.optimizer, self.model)
         self._exchange: NoiseExchange | None = None
         self._steps = 0
-        self._pipes: dict[tuple[int, int], MicroBatchPipeline] = {}
+        self._pipe = lru_cache(maxsize=_MOST_PIPELINES)(self._make_pipe)
 
         if self._scope is UpdateScope.MODEL and (self._has_copies or self._device.type != "cpu"):
             raise InvalidPlanError(
@@ -246,28 +251,26 @@ class PipelineStep(TrainStep):
                 "pipeline, hybrid"
             )
 
-    def _pipe(self, size: int, count: int) -> MicroBatchPipeline:
-        """Return the pipeline for so many micro-batches of a size; an epoch's last differ."""
-        if (size, count) not in self._pipes:
-            example = repeat_samples(self._example, size)
-            specs = boundary_specs(self._layers, example, self._plan, self._device)
-            is_last = self._stage == self._stages - 1
-            module = StageModule(
-                self._own,
-                incoming=specs[self._first - 1] if self._stage else None,
-                outgoing=None if is_last else specs[self._end - 1],
-                precision=lambda: autocast(self._plan, self._device.type),
-                loss=self._loss,
-            )
-            self._pipes[size, count] = MicroBatchPipeline(
-                module,
-                stage=self._stage,
-                group=self._pipeline,
-                device=self._device,
-                micro_batches=count,
-                schedule=str(self._plan.options.get("schedule", "1f1b")),
-            )
-        return self._pipes[size, count]
+    def _make_pipe(self, size: int, count: int) -> MicroBatchPipeline:
+        """Make the pipeline for so many micro-batches of a size."""
+        example = repeat_samples(self._example, size)
+        specs = boundary_specs(self._layers, example, self._plan, self._device)
+        is_last = self._stage == self._stages - 1
+        module = StageModule(
+            self._own,
+            incoming=specs[self._first - 1] if self._stage else None,
+            outgoing=None if is_last else specs[self._end - 1],
+            precision=lambda: autocast(self._plan, self._device.type),
+            loss=self._loss,
+        )
+        return MicroBatchPipeline(
+            module,
+            stage=self._stage,
+            group=self._pipeline,
+            device=self._device,
+            micro_batches=count,
+            schedule=str(self._plan.options.get("schedule", "1f1b")),
+        )
 
     def _loss(self, output: Any, target: tuple[Any, float]) -> Tensor:
         targets, scale = target
