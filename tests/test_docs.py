@@ -148,6 +148,27 @@ def test_every_exit_code_of_ours_has_its_row():
     assert "\n| 128 + N | " in page
 
 
+def test_every_command_with_json_has_its_row_and_every_row_its_command():
+    import typer.main
+
+    from planner.cli.app import app
+
+    found = set()
+    pending = [((), typer.main.get_command(app))]
+    while pending:
+        words, command = pending.pop()
+        if any("--json" in option.opts for option in command.params):
+            found.add(" ".join(words))
+        for name, inner in getattr(command, "commands", {}).items():
+            pending.append(((*words, name), inner))
+    table = (ROOT / "docs/commands.md").read_text().partition("\n## JSON\n")[2]
+    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
+    rows = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert len(found) > 30
+    assert sorted(found - rows) == []
+    assert sorted({row.partition(" --")[0] for row in rows} - found) == []
+
+
 def test_every_part_of_a_use_case_has_its_row():
     from launch.use_cases._base import UseCase
 
