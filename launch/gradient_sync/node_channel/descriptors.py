@@ -57,7 +57,8 @@ class SharedDescriptors:
             os.ftruncate(opened[0], REQUEST_BYTES)
             opened.append(anonymous_file(b"ddlplan-rendezvous"))
             kinds = (0, os.EFD_NONBLOCK, *[os.EFD_SEMAPHORE] * 8)  # in the order of `numbers`
-            opened.extend(os.eventfd(0, os.EFD_CLOEXEC | kind) for kind in kinds)
+            for kind in kinds:
+                opened.append(os.eventfd(0, os.EFD_CLOEXEC | kind))  # noqa: PERF401 - closed below
         except OSError:
             for descriptor in opened:
                 os.close(descriptor)
