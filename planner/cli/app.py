@@ -11,7 +11,7 @@ import typer
 
 from planner.cli.compare import compare
 from planner.cli.db import db_app
-from planner.cli.grouped_help import GroupedCommand, GroupedGroup, show_help
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup, names_subcommand, show_help
 from planner.cli.jobs import jobs_app
 from planner.cli.launch import launch
 from planner.cli.options import (
@@ -158,7 +158,7 @@ def use_cases(
     context: typer.Context, *, db: Database = DEFAULT_DATABASE, json: AsJson = False
 ) -> None:
     """Show the built-in use cases, or try one on a batch."""
-    if context.invoked_subcommand is not None:
+    if names_subcommand(context):
         return
     from launch.use_cases import use_case_summaries
 

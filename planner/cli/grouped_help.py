@@ -45,6 +45,23 @@ def show_help(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
+def names_subcommand(context: typer.Context) -> bool:
+    """Tell whether a command below this one is named.
+
+    Raises:
+        BadParameter: Options stand before its name, and would be dropped.
+    """
+    if context.invoked_subcommand is None:
+        return False
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(
+                f"{parameter.opts[0]} stands before {context.invoked_subcommand}: put it behind"
+            )
+    return True
+
+
 def _write_groups(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:
     groups: dict[str, list[tuple[str, str]]] = {}
     for parameter in command.get_params(ctx):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand, GroupedGroup
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup, names_subcommand
 from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
@@ -88,7 +88,7 @@ def sweep(
     csv: AsCsv = False,
 ) -> None:
     """Train with several batches on several numbers of devices; show speed and accuracy of each."""
-    if context.invoked_subcommand is not None:
+    if names_subcommand(context):
         return
     from launch.use_cases import make_workload
     from planner.sweeps.sweep_request import BEST, SweepRequest

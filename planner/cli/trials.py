@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand, GroupedGroup
+from planner.cli.grouped_help import GroupedCommand, GroupedGroup, names_subcommand
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
@@ -34,7 +34,7 @@ def trials(
     csv: AsCsv = False,
 ) -> None:
     """Show every trial, failed ones with their reason."""
-    if context.invoked_subcommand is not None:
+    if names_subcommand(context):
         return
     from planner.commands.plans.lists import show_trials
 
