@@ -133,11 +133,13 @@ def copy_piece(value: Tensor, parameter: Tensor, start: int, owned: Tensor) -> T
     Returns:
         In the shape of ``owned``, and on its device.
     """
-    in_layout = torch.empty_like(parameter, dtype=value.dtype, device=owned.device)
-    in_layout.copy_(value.detach())
+    value = value.detach()
+    if owned is parameter or value.stride() != parameter.stride():
+        value = torch.empty_like(parameter, dtype=value.dtype, device=owned.device).copy_(value)
     if owned is parameter:
-        return in_layout
-    return flat_view(in_layout)[start : start + owned.numel()].clone()
+        return value
+    # A large parameter has many pieces, which as a rule need no copy of the whole.
+    return flat_view(value)[start : start + owned.numel()].to(owned.device, copy=True)
 
 
 def is_dense(tensor: Tensor) -> bool:
