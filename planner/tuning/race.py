@@ -241,18 +241,10 @@ class Race:
     def _start_plan(
         self, plan: Plan, role: Role, time_limit_s: float, parameters: Mapping[str, Setting]
     ) -> Entrant:
-        began = self._clock()
+        began, worth = self._clock(), self._worth(plan.node_batch)
+        entrant = Entrant(plan, role, _NeverStarted(), parameters, self._last_batches, worth)
         try:
-            contender = self._start(plan)
-        except TrialFailedError as error:
-            entrant = Entrant(plan, role, _NeverStarted(), parameters, failure=error)
-            entrant.is_open = False
-            entrant.elapsed_s = self._clock() - began
-            return entrant
-        entrant = Entrant(
-            plan, role, contender, parameters, self._last_batches, self._worth(plan.node_batch)
-        )
-        try:
+            entrant.contender = self._start(plan)
             self._warm_up(entrant, began + time_limit_s)
         except TrialFailedError as error:
             entrant.failure = error
