@@ -36,8 +36,9 @@ from probes.node import probe
 from probes.timing import Measurement
 
 _WARMUP_STEPS = 3
-_MOST_S, _LEAST_S = 60.0, 1.0
-"""Time of a plan's steps that count, at most and at least."""
+_MOST_S, _LEAST_S = 60.0, 4.0
+"""Time of a plan's steps that count, at most and at least. With 1 s the best of 150 plans was 30 %
+ahead of all others by four fast steps."""
 
 _MOST_STEPS = 200
 _TURNS = 4
