@@ -56,9 +56,8 @@ def names_subcommand(context: typer.Context) -> bool:
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(
-                f"{parameter.opts[0]} stands before {context.invoked_subcommand}: put it behind"
-            )
+            name = context.invoked_subcommand
+            raise typer.BadParameter(f"{parameter.opts[0]} before {name}: put it after {name}")
     return True
 
 

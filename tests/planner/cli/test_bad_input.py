@@ -58,9 +58,9 @@ CASES = [
     ("tune --use-case simplebig --batch-size 8 --max-batch 8", 2, "exclude each other"),
     ("tune --use-case simplebig --batch-size 8 --effective-batch 8", 2, "exclude each other"),
     # What stood there was dropped without a word: such a list was no JSON, and of all use cases.
-    ("sweep --json list", 2, "--json stands before list: put it behind"),
-    ("trials --use-case simplebig export grid.json", 2, "--use-case stands before export"),
-    ("use-cases --db other.db check simplebig", 2, "--db stands before check"),
+    ("sweep --json list", 2, "--json before list: put it after list"),
+    ("trials --use-case simplebig export grid.json", 2, "--use-case before export"),
+    ("use-cases --db other.db check simplebig", 2, "--db before check"),
     ("tune --use-case simplebig --objective speed", 2, "throughput, time-to-loss"),
     ("tune --use-case simplebig --lr-scaling log", 2, "none, linear, sqrt"),
     ("tune --use-case simplebig --target 1", 2, "--target without --objective time-to-loss"),
