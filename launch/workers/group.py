@@ -10,6 +10,7 @@ import selectors
 import signal
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -212,22 +213,24 @@ class WorkerGroup:
 
     def _start(self, worker: int, task: Task, descriptors: SharedDescriptors) -> None:
         self._open_logs.append(BoundedLog(self._logs[worker]))
-        output, report = (self._open_pipe(pipes, worker) for pipes in (self._outputs, self._pipes))
-        try:
+        with (
+            self._open_pipe(self._outputs, worker) as output,
+            self._open_pipe(self._pipes, worker) as report,
+        ):
             self._permits.append(open_permits())
             pid = self._server.start_worker(task, output, report, self._permits[-1], descriptors)
-        finally:
-            os.close(output)
-            os.close(report)
         self._pids[pid] = worker
 
-    def _open_pipe(self, pipes: dict[int, int], worker: int) -> int:
-        """Open a pipe from a worker; return the end that it writes to."""
-        reading, writing = os.pipe()
-        os.set_blocking(reading, False)
-        pipes[worker] = reading
-        self._selector.register(reading, selectors.EVENT_READ, worker)
-        return writing
+    @contextlib.contextmanager
+    def _open_pipe(self, pipes: dict[int, int], worker: int) -> Iterator[int]:
+        """Open a pipe from a worker; yield the end that it writes to, and close that here."""
+        pipes[worker], writing = os.pipe()
+        try:
+            os.set_blocking(pipes[worker], False)
+            self._selector.register(pipes[worker], selectors.EVENT_READ, worker)
+            yield writing
+        finally:
+            os.close(writing)
 
     def _read(self, worker: int) -> None:
         block = b""

@@ -63,6 +63,27 @@ def test_group_for_which_no_descriptor_is_left_leaves_none_open(server, tmp_path
     assert len(list(Path("/proc/self/fd").iterdir())) == before, raised
 
 
+def test_group_for_which_a_second_pipe_cannot_be_opened_leaves_the_first_closed(
+    server, tmp_path, monkeypatch
+):
+    """The story: the end of the first one that a worker writes to stayed open."""
+    open_pipe, ends = os.pipe, []
+
+    def open_one():
+        if ends:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        ends.extend(open_pipe())
+        return tuple(ends)
+
+    monkeypatch.setattr(os, "pipe", open_one)
+    task = Task(purpose=Purpose.DESCRIBE, workload=Workload(use_case="unread"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="Too many open files"):
+        WorkerGroup(server, [task], tmp_path)
+    assert ends
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
 def test_use_case_that_calls_sys_exit_fails_with_its_words_and_the_users_line(training):
     """The story: the worker ended with exit code 70, and its log was empty."""
     failure = training.failure_of("Exits", ALONE)
