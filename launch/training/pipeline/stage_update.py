@@ -11,7 +11,8 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import OptimizerParts
-from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer
+from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT
+from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer, gradient_kind
 from launch.local_group.group import LocalGroup
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper, square_sum
@@ -115,6 +116,8 @@ class ReducedUpdate(StageUpdate):
         group: The equal stages.
         clipper: Of all workers; each stage is counted once, on the first replica.
         staging: Of the group, where there are other nodes.
+        gives_sparse: Whether a gradient that is sparse on all replicas stays so, for optimizers
+            that need it so. It is summed with all its zeros.
     """
 
     def __init__(
@@ -123,8 +126,11 @@ class ReducedUpdate(StageUpdate):
         group: ProcessGroup,
         clipper: GradientClipper | None,
         staging: GradientStagingBuffer | None,
+        *,
+        gives_sparse: bool,
     ) -> None:
         self._staging = staging
+        self._gives_sparse = gives_sparse
         self._optimizer = optimizer
         self._group = group
         self._clipper = clipper
@@ -135,29 +141,27 @@ class ReducedUpdate(StageUpdate):
 
     @torch.no_grad()
     def finish(self, part: LossSum, *, is_full: bool) -> float | None:
-        device = self._parameters[0].device
-        has_gradient = [float(p.grad is not None) for p in self._parameters]
-        sums = torch.tensor(
-            [float(part.loss), part.weight or 0.0, *has_gradient], dtype=torch.float64
-        ).to(device)
-        distributed.all_reduce(sums, group=self._group)
-        loss, weight, *ready = sums.tolist()
-        part = LossSum(loss, None if part.weight is None else weight)
+        kinds, part = self._gather(part)
         gradients = []
-        for parameter, replicas in zip(self._parameters, ready, strict=True):
+        for parameter, kind in zip(self._parameters, kinds, strict=True):
             # A parameter without a gradient on any replica has none, as in one process.
-            if replicas:
-                if parameter.grad is None:
-                    parameter.grad = torch.zeros_like(parameter)
-                elif parameter.grad.is_sparse:  # each replica has other rows
-                    parameter.grad = parameter.grad.to_dense()
-                gradients.append(parameter.grad)
+            if kind == NO_GRADIENT:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            elif parameter.grad.is_sparse:  # each replica has other rows
+                parameter.grad = parameter.grad.to_dense()
+            gradients.append(parameter.grad)
         for bucket in _buckets(gradients):
             flat = torch.cat([gradient.reshape(-1) for gradient in bucket])
             distributed.all_reduce(flat, group=self._group)
             parts = torch.split(flat, [gradient.numel() for gradient in bucket])
             for gradient, summed in zip(bucket, parts, strict=True):
                 gradient.copy_(summed.view(gradient.shape))
+        if self._gives_sparse:
+            for parameter, kind in zip(self._parameters, kinds, strict=True):
+                if parameter.grad is not None and kind != DENSE:
+                    parameter.grad = parameter.grad.to_sparse(kind)
         if self._staging is not None:
             # The sum of all replicas, since the staging buffer counts the first one's loss alone.
             part = self._staging.all_reduce(part, is_full=is_full)
@@ -170,6 +174,18 @@ class ReducedUpdate(StageUpdate):
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         return OptimizerParts.of_parameters(self._optimizer, model)
+
+    def _gather(self, part: LossSum) -> tuple[list[int], LossSum]:
+        """Give the highest kind of each gradient over all replicas, and the sum of the losses."""
+        kinds = [gradient_kind(parameter.grad) for parameter in self._parameters]
+        values = [float(part.loss), part.weight or 0.0, *map(float, kinds)]
+        mine = torch.tensor(values, dtype=torch.float64).to(self._parameters[0].device)
+        of_each = [torch.empty_like(mine) for _ in range(self._group.size())]
+        distributed.all_gather(of_each, mine, group=self._group)
+        rows = torch.stack(of_each).cpu()
+        loss, weight = rows[:, :2].sum(0).tolist()
+        highest = [int(kind) for kind in rows[:, 2:].amax(0).tolist()]
+        return highest, LossSum(loss, None if part.weight is None else weight)
 
 
 def clip(gradients: Sequence[Tensor], clipper: GradientClipper, *, counts: bool = True) -> None:

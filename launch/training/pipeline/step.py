@@ -302,9 +302,15 @@ class PipelineStep(TrainStep):
                 self._own, optimizer, same_stage, clipper, self._reducer, self._scope
             )
         staging = None
+        gives_sparse = self._scope is not UpdateScope.ELEMENT
         if self._reducer is not None:
-            staging = GradientStagingBuffer(list(self._own.parameters()), same_stage, self._reducer)
-        return ReducedUpdate(optimizer, self._same_stage_group, clipper, staging)
+            parameters = list(self._own.parameters())
+            staging = GradientStagingBuffer(
+                parameters, same_stage, self._reducer, gives_sparse=gives_sparse
+            )
+        return ReducedUpdate(
+            optimizer, self._same_stage_group, clipper, staging, gives_sparse=gives_sparse
+        )
 
     def _wait_for_same_stage(self) -> None:
         with translate_lost_workers():

@@ -68,9 +68,12 @@ def test_rounded_activations_cross_the_wire(plan, training_on_four):
     assert 1e-6 < largest_error(weights, alone) < 0.02
 
 
-@pytest.mark.parametrize("case", ["Clipped", "Scheduled", "DecayedRest", "Uneven", "Sparse"])
+@pytest.mark.parametrize(
+    "case", ["Clipped", "Scheduled", "DecayedRest", "Uneven", "Sparse", "SparseSteps"]
+)
 def test_replicas_with_parameters_of_their_own_train_as_one_process(case, training_on_four):
-    """As on GPUs."""
+    """As on GPUs. The story: an optimizer got the sum of sparse gradients as a dense one, which
+    some refuse and others take in another way."""
     alone = trained_alone(getattr(tiny_cases, case)(), PAIRS.node_batch, epochs=2)
     weights = training_on_four.run(with_options(PAIRS, average="all_reduce"), case, epochs=2)
     assert largest_error(weights, alone) < 1e-4
