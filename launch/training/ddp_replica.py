@@ -38,7 +38,7 @@ class DdpReplica(Replica):
         self._workers = distributed.get_world_size()
 
     def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
-        total = torch.zeros(2, device=self._device)
+        total = torch.zeros(2, dtype=torch.float64, device=self._device)
         pieces = [] if share is None else list(self._pieces(share, size))
         counted = [(piece, scale) for piece, scale in pieces if scale] or [(None, 0.0)]
         for number, (piece, scale) in enumerate(counted, start=1):

@@ -67,7 +67,7 @@ class Replica:
 
     def _sum_gradients(self, share: Batch, size: BatchSize) -> tuple[Tensor, float | None]:
         """Add the gradients of a share; return its loss and its weight, see `LossSum`."""
-        total, weights = torch.zeros((), device=self._device), 0.0
+        total, weights = torch.zeros((), dtype=torch.float64, device=self._device), 0.0
         for piece, scale in self._pieces(share, size):
             weights += scale
             if scale:

@@ -91,6 +91,14 @@ def test_a_step_without_anything_that_counts_changes_nothing(home):
 
 
 @EVERY
+def test_a_loss_in_float64_is_reported_in_float64(home):
+    """The story: its parts were added up in float32."""
+    home.training.run(replace(home.plans()[-1], node_batch=16), "Third")
+    (step,) = home.training.reports(StepDone)
+    assert step.loss == pytest.approx(1 / 3, rel=1e-12)
+
+
+@EVERY
 def test_a_step_of_ones_own_trains_as_in_one_process_or_is_refused(home):
     plan = replace(home.plans()[-1], node_batch=8)
     (facts,) = [report.facts for report in described("PaddedText") if isinstance(report, Described)]
