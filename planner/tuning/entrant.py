@@ -105,8 +105,9 @@ class Entrant:
     _last_step: StepDone | None = None
     _turn_steps: int = 0
     """Of its last round: of a turn that was taken again, too."""
-    _input_s: float = 0.0
-    _timed_s: float = 0.0
+    _warmup_input: tuple[float, float] = (0.0, 0.0)
+    _inputs: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Time in which the steps of each turn waited for samples, and their time, by round."""
     _read_ahead: list[int] = field(default_factory=list)
     _used_up: int = 0
     _peak_bytes: int | None = None
@@ -139,7 +140,7 @@ class Entrant:
         """Take note of steps before the first turn."""
         self.warmup_s += [step.time_s for step in steps]
         self.spent_s += sum(step.time_s for step in steps)
-        self._input_s, self._timed_s = _sum_input(steps[-1:])
+        self._warmup_input = _sum_input(steps[-1:])
         self._read_ahead = [steps[-1].read_ahead]
         self._last_step = steps[-1]
 
@@ -158,10 +159,9 @@ class Entrant:
         counted = counted[1:] if len(counted) > 3 else counted
         samples = fmean(step.samples for step in counted) or batch
         self.turns_s[number] = fmean(step.time_s for step in counted) * (batch / samples)
-        input_s, timed_s = _sum_input(steps)
-        self._input_s, self._timed_s = self._input_s + input_s, self._timed_s + timed_s
+        self._inputs[number] = _sum_input(steps)
         self.steps, self._turn_steps = self.steps + len(steps), before + len(steps)
-        self.spent_s += timed_s
+        self.spent_s += sum(step.time_s for step in steps)
         self._read_ahead.append(steps[-1].read_ahead)
 
     def was_disturbed(self, number: int) -> bool:
@@ -171,6 +171,7 @@ class Entrant:
     def discard_turn(self, number: int) -> None:
         """Let its turn in a round not count: it has another one."""
         self.turns_s.pop(number, None)
+        self._inputs.pop(number, None)
         self.disturbed = [
             replace(turn, was_repeated=True) if turn.round == number else turn
             for turn in self.disturbed
@@ -212,8 +213,13 @@ class Entrant:
         return max(known, default=None)
 
     def input_share(self) -> float:
-        """Give the part of the time in which its steps waited for samples."""
-        return self._input_s / self._timed_s if self._timed_s else 0.0
+        """Give the part of the time in which steps waited for samples, of the turns that count.
+
+        Before one does, it is that of the last step of the warm-up.
+        """
+        counted = list(self._inputs.values()) or [self._warmup_input]
+        timed_s = sum(steps_s for _, steps_s in counted)
+        return sum(input_s for input_s, _ in counted) / timed_s if timed_s else 0.0
 
     def is_input_bound(self) -> bool:
         """Tell whether it waits for its loader processes, and has its batches in bursts."""

@@ -125,6 +125,17 @@ def test_turn_of_a_plan_that_waits_for_its_input_is_longer_than_its_queue():
     assert entrant.measurement().input_share == pytest.approx(0.5)
 
 
+def test_share_of_waiting_for_input_is_of_the_rounds_that_count():
+    """The story: first rounds that the times leave out were in it."""
+    times_s, input_s = [1.0, 1.0, 2.0, 1.0], [0.0, 0.0, 1.5, 0.1]
+    race = race_of(Scripted("a", times_s, [], input_s=input_s), Scripted("b", [3.0], []))
+    entrants = [race.enter(PLAN, Role.FINAL, time_limit_s=99) for _ in range(2)]
+    race.run_first_round(entrants)
+    known = entrants[0].measurement()
+    assert known.samples_s == (1.0,)
+    assert known.input_share == pytest.approx(0.1)
+
+
 def test_plan_that_fails_in_its_turn_leaves_with_its_reason_and_the_others_go_on():
     bad, good = Scripted("bad", [1.0, 1.0, None], []), Scripted("good", [1.0], [])
     race = race_of(bad, good)
