@@ -286,6 +286,9 @@ class DataSpeed:
 
     num_bytes: int | None = None
 
+    num_unreadable: int = 0
+    """Files that were to be measured and could not be opened."""
+
     open_s: float | None = None
     """Time to open a file and to read its first byte, not from the page cache."""
 

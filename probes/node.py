@@ -114,10 +114,16 @@ def _measure_data(
 ) -> tuple[DataSpeed, ...]:
     folder = Path(tempfile.gettempdir()) if local is None else local
     try:
-        return (measure_data(data, cores=cpu.usable_cores, local=folder, budget_s=_DATA_BUDGET_S),)
+        speed = measure_data(data, cores=cpu.usable_cores, local=folder, budget_s=_DATA_BUDGET_S)
     except DataProbeError as error:
         warnings.append(str(error))
         return ()
+    if speed.num_unreadable:
+        warnings.append(
+            f"data {data}: {speed.num_unreadable} of the files to be measured cannot be opened: "
+            "let this user read them"
+        )
+    return (speed,)
 
 
 def _read_networks(warnings: list[str]) -> tuple[NetworkInterface, ...]:

@@ -11,9 +11,9 @@ import argparse
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 
 from probes import codec
@@ -86,9 +86,12 @@ def _measure(path: Path, *, cores: int, local: Path, budget_s: float) -> Iterato
     # One for each number of readers, warm for two of them, and four for files and the copy.
     part_s = budget_s / (len(counts) * (2 if copies else 1) + 6)
     supply = _Supply(files.sample)
-    found = replace(
-        found, open_s=open_latency_s(supply.take_forgotten(_FIRST_FILES), limit_s=part_s)
-    )
+    first = supply.take_forgotten(_FIRST_FILES)
+    found = replace(found, num_unreadable=supply.num_unreadable)
+    if not first:
+        yield found
+        return
+    found = replace(found, open_s=open_latency_s(first, limit_s=part_s))
     yield found
     for readers in counts:
         rate = supply.measure_cold(readers, part_s)
@@ -100,6 +103,7 @@ def _measure(path: Path, *, cores: int, local: Path, budget_s: float) -> Iterato
     if copies:
         found = replace(found, local=_measure_copy(supply, local, counts, part_s))
         yield found
+    found = replace(found, num_unreadable=supply.num_unreadable)
     yield _add_large(found, files, part_s)
 
 
@@ -110,18 +114,30 @@ def _reader_counts(cores: int) -> list[int]:
 
 
 class _Supply:
-    """Files to read, each as seldom as possible: a server remembers what it was asked for."""
+    """Files to read, each as seldom as possible: a server remembers what it was asked for.
+
+    Attributes:
+        num_unreadable: Files that could not be opened, and are left out.
+    """
 
     def __init__(self, sample: Sequence[DataFile]) -> None:
-        self._files = cycle(sample)
-        self._count = len(sample)
+        self._files = deque(sample)
+        self.num_unreadable = 0
         self._files_per_s = 0.0
         self._last: list[DataFile] = []
 
     def take_forgotten(self, count: int) -> list[DataFile]:
-        """Take the next files, and let the page cache go of them."""
-        self._last = [next(self._files) for _ in range(min(count, self._count))]
-        forget(self._last)
+        """Take the next files that can be opened, and let the page cache go of them."""
+        self._last = []
+        for _ in range(len(self._files)):
+            file = self._files.popleft()
+            if not forget([file]):
+                self.num_unreadable += 1
+                continue
+            self._files.append(file)
+            self._last.append(file)
+            if len(self._last) == count:
+                break
         return self._last
 
     def measure_cold(self, readers: int, limit_s: float) -> ReadRate:
@@ -190,9 +206,8 @@ def _copy(
 def _add_large(found: DataSpeed, files: DataFiles, part_s: float) -> DataSpeed:
     """Add how fast one large file is read, where there is one."""
     large = files.largest
-    if large is None or large.num_bytes < _LARGE_BYTES:
+    if large is None or large.num_bytes < _LARGE_BYTES or not forget([large]):
         return found
-    forget([large])
     sequential = sequential_rate(large, limit_s=part_s)
     forget([large])
     return replace(

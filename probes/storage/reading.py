@@ -23,15 +23,25 @@ _FEW_FILES = 4
 """Files that are read even when the time is up: fewer say nothing."""
 
 
-def forget(files: Iterable[DataFile]) -> None:
-    """Let the page cache go of files, once what was written to them is on the disk."""
+def forget(files: Iterable[DataFile]) -> list[DataFile]:
+    """Let the page cache go of files, once what was written to them is on the disk.
+
+    Returns:
+        Those that could be opened.
+    """
+    opened = []
     for file in files:
-        descriptor = os.open(file.path, os.O_RDONLY)
+        try:
+            descriptor = os.open(file.path, os.O_RDONLY)
+        except OSError:
+            continue
         try:
             os.fdatasync(descriptor)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
+        opened.append(file)
+    return opened
 
 
 def read_rate(files: Sequence[DataFile], *, readers: int, limit_s: float) -> ReadRate:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from probes import codec
-from probes.hardware import Hardware, Speeds
+from probes.hardware import DataSpeed, Hardware, Speeds
 from probes.node import probe
 
 
@@ -41,6 +41,17 @@ def test_two_probes_of_a_machine_have_one_fingerprint():
 def test_probe_survives_json():
     hardware = probe(quick=True)
     assert codec.decode(codec.encode(hardware), Hardware, source="hardware") == hardware
+
+
+def test_files_of_data_that_cannot_be_opened_are_a_warning(monkeypatch, tmp_path):
+    speed = DataSpeed(path=str(tmp_path), file_system="ext4", num_unreadable=3)
+    monkeypatch.setattr("probes.node.measure_data", lambda *_, **__: speed)
+    found = probe(quick=True, data=tmp_path)
+    assert found.data == (speed,)
+    said = [warning for warning in found.warnings if warning.startswith("data ")]
+    assert said == [
+        f"data {tmp_path}: 3 of the files to be measured cannot be opened: let this user read them"
+    ]
 
 
 @pytest.mark.long

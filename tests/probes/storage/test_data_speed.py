@@ -8,7 +8,7 @@ import os
 import pytest
 
 from probes.errors import DataProbeError
-from probes.storage.data_speed import _measure_copy, _Supply, measure_data
+from probes.storage.data_speed import _measure, _measure_copy, _Supply, measure_data
 from probes.storage.files import DataFile, list_data
 from probes.storage.reading import forget, read_rate
 
@@ -59,6 +59,27 @@ def test_rates_of_a_local_folder_are_measured_and_nothing_is_left(folder, tmp_pa
     assert found.sequential_bytes_per_s is not None
     assert found.random_bytes_per_s is not None
     assert found.local is None
+
+
+def test_files_that_cannot_be_opened_are_counted_and_the_others_measured(folder, tmp_path):
+    """The story: the first of them ended the measurement without a word."""
+    steps = _measure(folder, cores=2, local=tmp_path, budget_s=0.5)
+    next(steps)  # all are listed
+    for file in [*(folder / "class0").iterdir(), folder / "large.bin"]:
+        file.unlink()
+    *_, found = steps
+    assert found.num_unreadable == 21
+    assert [rate.readers for rate in found.cold] == [1, 2, 4]
+    assert all(rate.files_per_s > 0 for rate in found.cold + found.warm)
+    assert found.sequential_bytes_per_s is None
+
+
+def test_data_of_which_no_file_can_be_opened_have_no_rates(folder, tmp_path):
+    steps = _measure(folder / "large.bin", cores=2, local=tmp_path, budget_s=0.5)
+    next(steps)
+    (folder / "large.bin").unlink()
+    (found,) = steps
+    assert (found.num_unreadable, found.open_s, found.cold) == (1, None, ())
 
 
 def test_copy_of_some_files_is_made_measured_and_removed(folder, tmp_path):
