@@ -27,7 +27,8 @@ class Pictures(Protocol):
     def pixels_name(self) -> str:
         """Give a text that names the data set and its split, and that stays when pixels change.
 
-        Pictures that were stored under the same name and another key are removed.
+        Pictures that were stored under the same name and another key are removed, once nobody has
+        them open.
         """
 
     def pixels_key(self) -> str:

@@ -7,6 +7,8 @@ any moment, two may write the same picture, and what a disk or a crash has damag
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import warnings
@@ -150,23 +152,52 @@ class PixelFile:
 def _open_or_make(layout: PixelLayout) -> int:
     """Open the file; all processes that call this get the same one."""
     make_folder(layout.file.parent)
-    descriptor = layout.open()
+    descriptor = _open(layout)
     if descriptor is not None:
         return descriptor
     with cache_lock(layout.file_prefix):
-        descriptor = layout.open()
+        descriptor = _open(layout)
         if descriptor is not None:  # another process made it while this one waited
             return descriptor
-        # Files of an older key, and what was left by a process that was killed right here.
-        # A process that has one of them open can use it until it closes it.
-        for old in layout.file.parent.glob(f"{layout.file_prefix.name}-*"):
-            old.unlink(missing_ok=True)
+        _remove_unused(layout.file_prefix)
         if shortage := find_disk_shortage([layout]):
             raise UseCaseError(
                 f"{shortage}: make room there, set DDLPLAN_CACHE to a folder elsewhere, or use a "
                 "plan with input=files"
             )
         return _make(layout)
+
+
+def _open(layout: PixelLayout) -> int | None:
+    """Open the file if it is there, and show for as long as it is open that it is in use."""
+    descriptor = layout.open()
+    if descriptor is not None:
+        _show_use(descriptor)
+        if not layout.file.exists():  # removed before that
+            os.close(descriptor)
+            return None
+    return descriptor
+
+
+def _show_use(descriptor: int) -> None:
+    with contextlib.suppress(OSError):  # where there are no locks, it may be removed all the same
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+
+def _remove_unused(prefix: Path) -> None:
+    """Remove files of an older key, and what was left by a process that was killed in `_make`.
+
+    What somebody has open stays until a later call: hosts that share the cache may each have
+    pictures of their own under one path, and a file server does not go on to give a removed file.
+    """
+    for old in prefix.parent.glob(f"{prefix.name}-*"):
+        with contextlib.suppress(OSError):  # among others, that it is in use
+            descriptor = os.open(old, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                old.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def _make(layout: PixelLayout) -> int:
@@ -177,6 +208,7 @@ def _make(layout: PixelLayout) -> int:
         # Allocate all of it now: a disk that is full later then does no harm.
         os.posix_fallocate(descriptor, 0, layout.num_bytes)
         _write(descriptor, np.frombuffer(layout.header, np.uint8), 0)
+        _show_use(descriptor)
         Path(name).rename(layout.file)
     except BaseException:
         os.close(descriptor)

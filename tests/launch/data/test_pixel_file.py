@@ -69,12 +69,26 @@ def test_damaged_picture_is_found_out():
     ],
 )
 def test_new_key_takes_the_place_of_the_old_file(other):
-    old = PixelFile(LAYOUT)
-    old.write(0, PICTURE)
+    PixelFile(LAYOUT).write(0, PICTURE)
     new = PixelFile(other)
     assert not LAYOUT.file.exists()
     assert not new.is_valid(0)
-    assert old.is_valid(0), "whoever has the old file open keeps it"
+
+
+def test_file_of_another_key_stays_as_long_as_somebody_has_it_open():
+    """The story: hosts that shared the cache, each with pictures of its own under one path, removed
+    one another's files."""
+    theirs = PixelFile(LAYOUT)
+    theirs.write(0, PICTURE)
+    PixelFile(replace(LAYOUT, key="2"))
+    again = PixelFile(LAYOUT)
+    assert again.is_valid(0)
+    del theirs
+    PixelFile(replace(LAYOUT, key="3"))
+    assert LAYOUT.file.exists()
+    del again
+    PixelFile(replace(LAYOUT, key="4"))
+    assert list(LAYOUT.file.parent.glob("*-*")) == [replace(LAYOUT, key="4").file]
 
 
 @pytest.mark.parametrize("changed", [{"shape": (6, 4, 3)}, {"count": 1400}])
