@@ -16,8 +16,8 @@ from pathlib import Path
 
 from launch.errors import ScriptError
 from launch.system.temporary_folder import (
-    lock_for_processes,
     make_for_processes,
+    make_of_same_name,
     remove_abandoned,
     remove_folders,
 )
@@ -74,11 +74,8 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
         with _refusing_unwritable():
             if len(os.fsencode(temporary)) > _MOST_TEMPORARY_BYTES:
                 remove_abandoned(Path(_SHORT_FOLDER))
-                # Of the same name, which the script's processes have in their environment.
-                short = Path(_SHORT_FOLDER, private.name)
-                short.mkdir(mode=0o700)
-                temporary = short
-                locks += lock_for_processes(temporary)
+                temporary, more = make_of_same_name(private, Path(_SHORT_FOLDER))
+                locks += more
             for one in (temporary, *layers):
                 one.mkdir(exist_ok=True)
         both = (private, temporary)

@@ -76,6 +76,14 @@ def make_for_processes(kind: str) -> tuple[Path, tuple[int, ...]]:
     return _make(Path(tempfile.gettempdir()), f"{PREFIX}{kind}-", _processes_name())
 
 
+def make_of_same_name(folder: Path, place: Path) -> tuple[Path, tuple[int, ...]]:
+    """Make a folder of the same name in another place, and lock it likewise.
+
+    Processes that have the name in their environment use both.
+    """
+    return _make(place, f"{folder.name}.", _processes_name(), name=folder.name)
+
+
 def lock_for_processes(folder: Path) -> tuple[int, ...]:
     """Lock a folder that is also used by processes without the lock.
 
@@ -146,13 +154,15 @@ def _can_lock(file: Path) -> bool:
     return True
 
 
-def _make(place: Path, prefix: str, lock: str | None) -> tuple[Path, tuple[int, ...]]:
+def _make(
+    place: Path, prefix: str, lock: str | None, name: str | None = None
+) -> tuple[Path, tuple[int, ...]]:
     """Make a folder; it has its name only once it is locked, where it can be."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=prefix, suffix=_BEING_MADE, dir=place))
         opened = _lock(made, lock)
         with contextlib.suppress(FileNotFoundError):  # this was stopped, and counted as killed
-            return made.rename(made.with_suffix("")), opened
+            return made.rename(made.with_name(name or made.stem)), opened
         for descriptor in opened:
             os.close(descriptor)
 
