@@ -74,7 +74,7 @@ class ProcessIdentity:
 
 def read_boot_id(root: Path = ROOT) -> str:
     """Read which boot of which machine this is; empty where the kernel does not say."""
-    return (read_text(root / "proc/sys/kernel/random/boot_id") or "").strip()
+    return read_text(root / "proc/sys/kernel/random/boot_id") or ""
 
 
 def read_pid_namespace(root: Path = ROOT) -> str:

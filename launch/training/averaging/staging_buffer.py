@@ -38,7 +38,7 @@ class GradientStagingBuffer:
         group: LocalGroup,
         reducer: CrossNodeReducer,
         *,
-        gives_sparse: bool = False,
+        gives_sparse: bool,
     ) -> None:
         # The last layers' gradients are final first.
         self._parameters = [p for p in parameters if p.requires_grad][::-1]
