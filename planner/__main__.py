@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
+from launch.system.durable_files import explain_os_error
 from planner.cli.app import app, call
-from planner.errors import CancelledError
+from planner.errors import CancelledError, OutputError
 from planner.exit_codes import BUG, classify_error
 from planner.report.output import current_output, environment_variable, start_output
 
@@ -27,6 +31,41 @@ _AGAIN_S = 0.5
 """After which a signal that has ended nothing is raised again."""
 
 
+class _StandardOutput(io.TextIOWrapper):
+    """Standard output, whose errors are its own: the kernel does not say which file it was.
+
+    Args:
+        stream: As Python has opened it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(
+            stream.buffer, stream.encoding, stream.errors, line_buffering=stream.isatty()
+        )
+        self._stream = stream  # without users it would close the buffer
+
+    def write(self, text: str, /) -> int:
+        with _explained():
+            return super().write(text)
+
+    def flush(self) -> None:
+        with _explained():
+            super().flush()
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turn errors of writing to standard output into one that says what they are of."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"standard output: {explain_os_error(error)}: make room there, or write elsewhere"
+        ) from error
+
+
 class _Terminated(BaseException):
     """Raised by a signal that ends the program."""
 
@@ -38,8 +77,26 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return the exit status."""
     start_output(_command_of(arguments), as_json=_wants_json(arguments))
     try:
+        status = _run_to_end(arguments)
+        sys.stdout.flush()  # of an error as JSON: a stream that takes no more is still handled here
+    except BrokenPipeError:
+        return _exit_on_broken_pipe()
+    except SystemExit as ended:
+        # What typer makes of a broken pipe; it also ends so after completing a word for the shell.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        return _exit_on_broken_pipe()
+    except OutputError as error:
+        _discard(sys.stdout)
+        return _report_error(error)
+    return status
+
+
+def _run_to_end(arguments: list[str]) -> int:
+    """Run one command line, and report an error or a signal that has ended it."""
+    try:
         status = call(arguments)
-        sys.stdout.flush()  # here, where a closed pipe is still handled
+        sys.stdout.flush()
         if status == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
             return _report_signal(signal.SIGINT)
     except KeyboardInterrupt:
@@ -48,13 +105,8 @@ def run(arguments: list[str]) -> int:
         return _report_signal(ended.number)
     except CancelledError as ended:
         return _report_signal(ended.signal)
-    except BrokenPipeError:
-        return _exit_on_broken_pipe()
-    except SystemExit as ended:
-        # What typer makes of a broken pipe; it also ends so after completing a word for the shell.
-        if not isinstance(ended.__context__, BrokenPipeError):
-            raise
-        return _exit_on_broken_pipe()
+    except (BrokenPipeError, OutputError):
+        raise
     except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
         return _report_error(error)
     finally:
@@ -70,11 +122,16 @@ def _report_signal(number: int) -> int:
 
 
 def _exit_on_broken_pipe() -> int:
-    """End without a message: the reader closed the pipe. Python would print an error at exit."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(nowhere, stream.fileno())
+    """End without a message: the reader closed the pipe."""
+    _discard(sys.stdout, sys.stderr)
     return 128 + signal.SIGPIPE
+
+
+def _discard(*streams: TextIO) -> None:
+    """Drop what streams could not write: Python would try it again at exit, and print an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream.fileno())
 
 
 def _report_error(error: Exception) -> int:
@@ -148,6 +205,7 @@ def main() -> NoReturn:
     sys.unraisablehook = _show_dropped
     for name in ("stdout", "stderr"):
         _accept_any_text(name)
+    sys.stdout = _StandardOutput(sys.stdout)
     sys.exit(run(sys.argv[1:]))
 
 

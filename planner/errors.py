@@ -21,6 +21,7 @@ PlannerError
 |-- RunDirectoryError         there is no place for the files of a run
 |-- StalePlanError            a plan was made on other hardware or software
 |-- RefusedError              refused for safety
+|-- OutputError               standard output takes no more
 |-- CancelledError            a search or a job was ended because someone asked for it
 `-- TrainingFailedError       the training, or the user's own code in it, failed
 """
@@ -117,6 +118,10 @@ class StalePlanError(PlannerError):
 
 class RefusedError(PlannerError):
     """Refused for safety."""
+
+
+class OutputError(PlannerError):
+    """Standard output takes no more, as where its disk is full."""
 
 
 class CancelledError(PlannerError):

@@ -29,6 +29,7 @@ _CODES: dict[type[Exception], tuple[int, str]] = {
     errors.RunDirectoryError: (2, "run_directory"),
     errors.StalePlanError: (5, "stale_plan"),
     errors.RefusedError: (7, "refused"),
+    errors.OutputError: (1, "output"),
     errors.CancelledError: (128 + SIGINT, "signal"),
     errors.TrainingFailedError: (1, "training"),
     launch.UnsafeHostError: (7, "unsafe_host"),

@@ -11,7 +11,7 @@ from types import FrameType
 
 import uvicorn
 
-from planner.errors import UsageError
+from planner.errors import OutputError, UsageError
 from planner.service.app import Service, make_service
 from planner.service.connection import BoundedConnection, connection_class
 from planner.service.guard.addresses import Addresses, is_loopback
@@ -52,8 +52,8 @@ def serve(settings: ServiceSettings, *, on_address: Callable[[str], None]) -> No
             on_address(f"{origin}/{once}")
 
         def tell_again() -> None:
-            # Whoever read it may be gone: rich wants to exit then.
-            with contextlib.suppress(OSError, SystemExit):
+            # Whoever read it may be gone: rich wants to exit then. Or its disk is full.
+            with contextlib.suppress(OSError, OutputError, SystemExit):
                 tell()
 
         service = make_service(

@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -249,6 +250,28 @@ def test_closed_stdout_is_no_bug(tuned):
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command", [("plans", "list"), ("plans", "list", "--csv"), ("--version",), ("tuen", "--json")]
+)
+def test_standard_output_that_takes_no_more_is_one_line(tuned, command):
+    """A full disk was a bug of ddlplan, and the document of an error ended with exit code 120."""
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "planner", *command],
+            cwd=tuned.folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1] == (
+        "error: standard output: no space left on device: make room there, or write elsewhere"
+    )
 
 
 def test_messages_are_shown_as_they_are(ddlplan):
