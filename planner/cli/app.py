@@ -117,7 +117,7 @@ def probe(
     if data is not None and quick:
         raise typer.BadParameter("--data and --quick exclude each other: give one")
     if not found.is_local:
-        found.access.check_mpirun()
+        found.access.require_mpirun()
     from planner.commands.probe import show_probe
 
     show_probe(found, db, out, quick=quick, data=data, waits=not no_wait)

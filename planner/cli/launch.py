@@ -212,7 +212,7 @@ def launch(
     if global_batch is not None and effective_batch is not None:
         raise UsageError("--global-batch and --effective-batch exclude each other: give one")
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    found.access.check_mpirun()
+    found.access.require_mpirun()
     check_data(data, found, use_case)
     request = LaunchRequest(
         workload=make_workload(

@@ -257,7 +257,7 @@ def tune(
         replay_grid(request, replay, out)
         return
     if not found.is_local:
-        found.access.check_mpirun()
+        found.access.require_mpirun()
     from planner.commands.tune import tune as tune_request
 
     tune_request(request, found, db, out, waits=not no_wait)

@@ -53,6 +53,19 @@ class HostAccess:
         except LaunchError as error:
             raise UsageError(f"--{error}") from error  # it begins with mpirun=...
 
+    def require_mpirun(self) -> None:
+        """Check the same, and that there is an mpirun at all, unless Slurm starts the ranks.
+
+        Raises:
+            UsageError: There is none that we can use.
+        """
+        self.check_mpirun()
+        if self.mpirun is None and not uses_srun(MpiSettings(), os.environ):
+            try:
+                find_mpirun()
+            except LaunchError as error:
+                raise UsageError(str(error)) from error
+
     def check_root(self) -> None:
         """Check that root may start mpirun.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import socket
+import sys
 
 import pytest
 from host_answers import facts_of, host
@@ -62,6 +63,25 @@ def test_mpirun_that_cannot_be_started_is_a_bad_option(tmp_path):
     program.chmod(0o755)
     with pytest.raises(UsageError, match=r"^--mpirun=.*: it does not tell its version: .*Exec"):
         HostAccess(mpirun=str(program)).check_mpirun()
+
+
+def test_machine_without_any_mpirun_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    """The story: it ended with the exit code of a failed training, and left a run directory."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(UsageError, match=r"^no mpirun beside this Python nor on the path: pip"):
+        HostAccess().require_mpirun()
+    write_mpirun(tmp_path, OPEN_MPI)
+    HostAccess().require_mpirun()
+
+
+def test_slurm_starts_the_ranks_without_any_mpirun(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    (tmp_path / "srun").touch(mode=0o755)
+    HostAccess().require_mpirun()
 
 
 def test_mpi_that_does_not_join_the_hosts_is_told_before_a_job_is_started(tmp_path):
