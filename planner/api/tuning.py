@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch.errors import HostUnreachableError, InvalidPlanError, UseCaseError
+from launch.errors import HostUnreachableError, UseCaseError
 from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api._cluster import check_all, run_on_all
@@ -120,11 +120,7 @@ def tune(
         CancelledError: The search was cancelled before any trial had succeeded.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    if request.objective == TIME_TO_LOSS and not hosts.is_local:
-        raise InvalidPlanError(
-            f"--objective {TIME_TO_LOSS} and {len(hosts.machines)} hosts: the batch of all hosts "
-            "decides, which no host chooses alone: use it on one machine"
-        )
+    hosts.check_objective(request.objective)
     cancellation.check()  # before torch is loaded
     check_location(db)  # before anything is prepared or timed that could not be stored
     for note in (*hosts.notes, find_hazard(db)):

@@ -232,6 +232,7 @@ def tune(
             raise UsageError(f"{name} {value}: name a number that a training can reach")
     if objective == TIME_TO_LOSS and replay is not None:
         raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
+    found.check_objective(objective)  # before it is a job
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
     from planner.tuning.tune_request import TuneRequest

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from launch.errors import LaunchError
+from launch.errors import InvalidPlanError, LaunchError
 from launch.hosts.check import check_hosts
 from launch.hosts.findings import CheckedHosts, require_no_failure
 from launch.hosts.host_file import expand_hosts, read_host_file
@@ -23,6 +23,7 @@ from launch.reports import Noted, Working
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import RefusedError, UsageError
+from planner.plans.objective import TIME_TO_LOSS
 from planner.trials.reports import Listener
 
 _ALLOCATION = "SLURM_JOB_NODELIST"
@@ -134,6 +135,18 @@ class Hosts:
     def names(self) -> tuple[str, ...]:
         """Names of the hosts, as the file has them."""
         return tuple(host.name for host in self.machines)
+
+    def check_objective(self, objective: str) -> None:
+        """Check that a search on them can rank plans so.
+
+        Raises:
+            InvalidPlanError: It is the time to a loss, and this machine is not the only one.
+        """
+        if objective == TIME_TO_LOSS and not self.is_local:
+            raise InvalidPlanError(
+                f"--objective {objective} and {len(self.machines)} hosts: the batch of all hosts "
+                "decides, which no host chooses alone: use it on one machine"
+            )
 
     def check(
         self,

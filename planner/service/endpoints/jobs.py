@@ -15,6 +15,7 @@ from launch.system.log_part import MOST_LOG_BYTES, LogPart
 from launch.use_cases import use_case_names
 from planner.api import jobs, plans
 from planner.errors import ConflictError, NoDatabaseError, UsageError
+from planner.jobs.hosts import Hosts
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.service.endpoints import shapes
 from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
@@ -195,6 +196,8 @@ def _make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) -
 
     Raises:
         UsageError: The server was not started with what they need.
+        InvalidPlanError: Hosts cannot search for what is asked.
+        HostFileError: The server's host file cannot be read any more.
     """
     request = {name: value for name, value in settings.access.items() if name in OPTIONS[kind]}
     for field in fields(given):
@@ -215,6 +218,8 @@ def _make_request(kind: JobKind, given: JobOptions, settings: ServiceSettings) -
         if settings.host_options is None:
             raise UsageError("on_hosts: start the server with --hosts, which names them")
         request |= settings.host_options
+        if "objective" in request:
+            Hosts.find(settings.hosts).check_objective(request["objective"])
     if getattr(given, "checkpoint", False):
         folder = _CHECKPOINTS / f"training-{secrets.token_hex(4)}"
         request["checkpoint"] = str(folder.absolute())

@@ -72,6 +72,7 @@ CASES = [
     (f"{TO_LOSS} --target inf", 2, "--target inf: name a number"),
     (f"{TO_LOSS} --target-accuracy nan", 2, "--target-accuracy"),
     (f"{TO_LOSS} --replay text", 2, "records tell no noise scale"),
+    (f"{TO_LOSS} --hosts remote --detach", 2, "use it on one machine"),
     ("tune --use-case simplebig --precision fp8", 2, "choose one of"),
     ("tune --use-case simplebig --strategies piepline", 2, "choose one of gpu_data"),
     ("tune --use-case simplebig --strategies ,", 2, "at least one"),

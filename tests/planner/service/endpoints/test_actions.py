@@ -209,6 +209,17 @@ def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):
     assert "--hosts" in reply.message
 
 
+def test_search_that_hosts_cannot_make_is_refused_before_it_is_a_job(tmp_path, own_locks):
+    """The story: a time to a loss on several hosts was accepted, and the job failed."""
+    (tmp_path / "hosts.txt").write_text("node1\nnode2\n")
+    with serving(tmp_path, "--allow-actions", "--hosts", "hosts.txt") as started:
+        reply = started.ask("/api/v1/jobs/tune", body=TO_LOSS | {"on_hosts": True})
+        check_answer(started, "/api/v1/jobs/tune", reply)
+        assert reply.status == 400
+        assert reply.message.startswith("--objective time-to-loss and 2 hosts: ")
+        assert started.ask("/api/v1/jobs").data == []
+
+
 def test_what_the_document_allows_is_what_is_allowed(server):
     described = server.ask("/api/v1/openapi.json").document
     for kind in ("tune", "launch", "sweep", "probe", "doctor"):
