@@ -34,10 +34,10 @@ def replace_durably(new: Path, path: Path) -> None:
 
 def write_in_place(path: Path, content: bytes) -> None:
     """Write a file of the user alone in place of what was there, which stays until it is whole."""
-    if path.exists() and not path.is_file():  # a pipe or a device is written to, not replaced
+    if _is_no_file(path):
         path.write_bytes(content)
         return
-    new = path.parent / f".{path.name}.{os.getpid()}"
+    new = _beside(path)
     try:
         new.unlink(missing_ok=True)  # what a process of this number left
         with write_durably(new) as file:
@@ -46,6 +46,31 @@ def write_in_place(path: Path, content: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):
             new.unlink()
+
+
+def check_in_place(path: Path) -> None:
+    """Check that `write_in_place` can write a file; nothing is left of that.
+
+    Raises:
+        OSError: It cannot.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not _is_no_file(path):
+        new = _beside(path)
+        new.touch()
+        new.unlink()
+    elif not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _is_no_file(path: Path) -> bool:
+    """Whether there is a pipe or a device, which is written to, not replaced."""
+    return path.exists() and not path.is_file()
+
+
+def _beside(path: Path) -> Path:
+    return path.parent / f".{path.name}.{os.getpid()}"
 
 
 def create_private(path: Path) -> BinaryIO:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launch.system.durable_files import explain_write_error, write_in_place
+from launch.system.durable_files import check_in_place, explain_write_error, write_in_place
 from planner.errors import UsageError
 
 
@@ -28,12 +26,8 @@ def check_page(path: Path) -> None:
     Raises:
         UsageError: It cannot.
     """
-    new = path.parent / f".{path.name}.{os.getpid()}"
     with _explained(path, "--html"):
-        new.touch()
-        new.unlink()
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        check_in_place(path)
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -91,6 +93,23 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch)
     with pytest.raises(UsageError, match=r"no space left: name another file"):
         write_page(file, "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_a_pipe_may_be_named_where_no_file_can_be_made_beside_it():
+    """The story: --html /dev/stdout was refused before the work: nobody may make files in /dev."""
+    reading, writing = os.pipe()
+    check_page(Path(f"/dev/fd/{writing}"))
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        assert pipe.read() == b""
+
+
+def test_check_of_a_page_leaves_nothing(tmp_path):
+    check_page(tmp_path / "page.html")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(UsageError, match="is a directory: name another file"):
+        check_page(tmp_path)
+    assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
 
 
 def test_folder_that_is_not_there_is_named_once_and_no_hidden_file(tmp_path):
