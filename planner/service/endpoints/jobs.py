@@ -57,7 +57,8 @@ _OWN_WORDS = ("use_case", "on_hosts", "checkpoint")
 def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     """Give all endpoints of jobs."""
     db = settings.db
-    one_at_a_time = threading.Lock()  # or two requests could resume one training
+    # Or two requests could resume one training, or both be the last that the queue takes.
+    one_at_a_time = threading.Lock()
 
     def job_list(values: Values) -> Found:
         states = None if values["state"] is None else [JobState(values["state"])]
@@ -76,8 +77,8 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
         return Found(data=part)
 
     def resume(values: Values) -> Found:
-        _check_queue(db)
         with one_at_a_time:
+            _check_queue(db)
             started = jobs.resume(
                 values["id"],
                 use_cases=_use_cases(settings),
@@ -104,8 +105,9 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                 plans.get(plan_id, db=db)  # or there is none
 
             def submit() -> int:
-                _check_queue(db)
-                return jobs.submit(kind, request, db=db).id or 0
+                with one_at_a_time:
+                    _check_queue(db)
+                    return jobs.submit(kind, request, db=db).id or 0
 
             said = {"kind": kind, **values["body"]}
             number = start_once(values["key"], said, submit, db=db)

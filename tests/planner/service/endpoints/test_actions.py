@@ -295,16 +295,24 @@ def test_a_plan_that_is_none_is_not_stored(server, change):
 
 
 def test_the_queue_ends_somewhere(tmp_path, own_locks):
+    """The story: requests that came at once were all counted before one of them was in it."""
     waiting = replace(
         JOB, kind=JobKind.PROBE, machine=platform.node(), process=ProcessIdentity.of()
     )
     with Store.open(str(tmp_path / "planner.db")) as store:
-        for _ in range(32):
+        for _ in range(31):
             store.jobs.add(waiting)
     with serving(tmp_path, "--allow-actions") as started:
-        reply = started.ask("/api/v1/jobs/probe", body={"quick": True})
-        assert reply.status == 409
-        assert "cancel one" in reply.message
+        path = "/api/v1/jobs/probe"
+        with ThreadPoolExecutor(8) as threads:
+            replies = list(threads.map(lambda _: started.ask(path, body={"quick": True}), range(8)))
+        queued = [reply for reply in replies if reply.status == 202]
+        refused = [reply for reply in replies if reply.status == 409]
+        assert (len(queued), len(refused)) == (1, 7)
+        assert all("cancel one" in reply.message for reply in refused)
+        number = queued[0].data["id"]
+        assert started.ask(f"/api/v1/jobs/{number}/cancel", body={}).status == 202
+        assert started.wait_for_job(number)["state"] == "cancelled"
 
 
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
