@@ -12,6 +12,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from launch.errors import HostUnreachableError
@@ -21,6 +23,11 @@ from probes.child_process import find_document, module_command
 
 _DOCUMENT_KEY = "ddlplan_received"
 _LIMIT_S = 60.0
+
+_PREFIX = "ddlplan-upload-"
+_MOST_AGE_S = 3600.0
+"""Age of a document whose reader will not come any more: mpirun has ended before its first rank had
+begun. A rank begins within minutes."""
 
 
 def upload(host: Host, document: bytes, *, ssh_config: Path | None) -> str:
@@ -52,10 +59,21 @@ def upload(host: Host, document: bytes, *, ssh_config: Path | None) -> str:
 
 def receive() -> None:
     """Write stdin to a file and print its name."""
-    descriptor, name = tempfile.mkstemp(prefix="ddlplan-")  # for this user alone
+    _remove_unread(Path(tempfile.gettempdir()))
+    descriptor, name = tempfile.mkstemp(prefix=_PREFIX)  # for this user alone
     with os.fdopen(descriptor, "wb") as file:
         file.write(sys.stdin.buffer.read())
     print(json.dumps({_DOCUMENT_KEY: name}), flush=True)  # noqa: T201
+
+
+def _remove_unread(place: Path) -> None:
+    """Remove documents of this user that nobody has read."""
+    for file in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # another upload may remove it too
+            found = file.lstat()
+            is_old = time.time() - found.st_mtime > _MOST_AGE_S
+            if is_old and found.st_uid == os.geteuid():
+                file.unlink()
 
 
 if __name__ == "__main__":
