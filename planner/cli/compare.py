@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from planner.cli.options import (
-    CASE_HELP,
     DEFAULT_DATABASE,
     AllowRoot,
     AsCsv,
     AsJson,
+    CaseName,
     CaseSettings,
     Database,
     DataFolder,
     HostFile,
+    Html,
     Mpirun,
     NoWait,
     Seed,
@@ -41,10 +41,7 @@ _turns_option = partial(option, group="Turns")
 
 def compare(
     *,
-    use_case: Annotated[
-        str,
-        what_option("--use-case", help_=CASE_HELP, metavar="NAME"),
-    ] = "simplebig",
+    use_case: CaseName = "simplebig",
     set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
     seed: Seed = 0,
@@ -115,9 +112,7 @@ def compare(
     mpirun: Mpirun = None,
     allow_run_as_root: AllowRoot = False,
     no_wait: NoWait = False,
-    html: Annotated[
-        Path | None, option("--html", help_="Write a page with a plot too.", metavar="FILE")
-    ] = None,
+    html: Html = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
     csv: AsCsv = False,

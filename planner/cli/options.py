@@ -49,7 +49,7 @@ faults_option = partial(option, group="Checkpoints and faults")
 hosts_option = partial(option, group="Hosts")
 serve_option = partial(option, group="Server")
 
-CASE_HELP = "Use case: a built-in name, package.module:object or file.py:object."
+_CASE_HELP = "Use case: a built-in name, package.module:object or file.py:object."
 
 Database = Annotated[
     str,
@@ -57,9 +57,18 @@ Database = Annotated[
 ]
 AsJson = Annotated[bool, option("--json", help_="Write one JSON document to stdout.")]
 AsCsv = Annotated[bool, option("--csv", help_="Write CSV to stdout.")]
-NeededCase = Annotated[str, what_option("--use-case", help_=CASE_HELP, metavar="NAME")]
-MaybeTuned = Annotated[str | None, what_option("--use-case", help_=CASE_HELP, metavar="NAME")]
-"""Needed too, but where a recorded search names it."""
+Html = Annotated[
+    Path | None,
+    option(
+        "--html",
+        help_="Write a page with plots too, without outside links.",
+        parser=named,
+        metavar="FILE",
+    ),
+]
+CaseName = Annotated[str, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+MaybeTuned = Annotated[str | None, what_option("--use-case", help_=_CASE_HELP, metavar="NAME")]
+"""Needed too, where no script and no recorded search stands in its place."""
 MaybeCase = Annotated[
     str | None, option("--use-case", help_="Show only this use case's.", metavar="NAME")
 ]

@@ -14,6 +14,7 @@ from planner.cli.options import (
     AsJson,
     CaseSettings,
     Database,
+    Html,
     MaybeCase,
     MaybeNode,
     MaybeTuned,
@@ -48,9 +49,7 @@ def plans_list(
 def plans_show(
     plan_id: PlanId,
     *,
-    html: Annotated[
-        Path | None, option("--html", help_="Write a page with plots too.", metavar="FILE")
-    ] = None,
+    html: Html = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
 ) -> None:

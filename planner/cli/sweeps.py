@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,12 +15,11 @@ from planner.cli.options import (
     CaseSettings,
     Database,
     DataFolder,
+    Html,
     MaybeCase,
     MaybeTuned,
     NoWait,
     Seed,
-    named,
-    option,
     plan_option,
     search_option,
     what_option,
@@ -33,13 +31,6 @@ from planner.report.output import start_output
 
 sweep_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
 
-Html = Annotated[
-    Path | None,
-    option(
-        "--html", help_="Write a page with plots, without outside links.", parser=named,
-        metavar="FILE",
-    ),
-]  # fmt: skip
 SweepId = Annotated[int, typer.Argument(metavar="ID", help="Number of a sweep.")]
 
 

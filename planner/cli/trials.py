@@ -12,10 +12,10 @@ from planner.cli.options import (
     DEFAULT_DATABASE,
     AsCsv,
     AsJson,
+    CaseName,
     Database,
     MaybeCase,
     MaybeNode,
-    NeededCase,
 )
 from planner.cli.values import check_one_format, stored_name
 from planner.report.output import start_output
@@ -47,7 +47,7 @@ def trials(
 def trials_export(
     file: Annotated[Path, typer.Argument(help="File to write, for tune --replay.")],
     *,
-    use_case: NeededCase,
+    use_case: CaseName,
     node: MaybeNode = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
