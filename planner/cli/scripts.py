@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,9 +128,7 @@ def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ..
     return tuple(one_of("--patch", name, tuple(PATCHES)) for name in names)
 
 
-def check_options(
-    context: typer.Context, allowed: Mapping[str, Any] | Sequence[str], out: Output
-) -> None:
+def check_options(context: typer.Context, allowed: Sequence[str], out: Output) -> None:
     """Refuse options that mean nothing for a script, and warn of one that stands behind it.
 
     Raises:
