@@ -13,17 +13,17 @@ from launch.plan import Plan
 from launch.strategies import load_strategy, strategy_names
 from probes.hardware import Hardware
 
+KINDS = ("pipeline", "processes", "threads")
+"""A use case meets stages, processes and threads; what else there is are these put together."""
+
 EVERY = pytest.mark.parametrize("name", strategy_names())
 EACH_KIND = pytest.mark.parametrize(
     "name",
     [
-        name
-        if name in ("pipeline", "processes", "threads")
-        else pytest.param(name, marks=pytest.mark.long)
+        name if name in KINDS else pytest.param(name, marks=pytest.mark.long)
         for name in strategy_names()
     ],
 )
-"""A use case meets stages, processes and threads; what else there is are these put together."""
 
 
 @dataclass(frozen=True)

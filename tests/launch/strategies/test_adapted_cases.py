@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import SEED, long
 from one_process import TOLERANCE, largest_error
-from strategy_homes import EACH_KIND
+from strategy_homes import EACH_KIND, KINDS
 
 from launch.data.samples import epoch_batches
 from launch.strategies import load_strategy
@@ -77,11 +77,11 @@ def loop_of_lightning(
     return start, module.state_dict()
 
 
-FIRST, LAST, ALL = slice(1), slice(-1, None), slice(None)
+FIRST, LAST, OTHERS, ALL = slice(1), slice(-1, None), slice(-1), slice(None)
 """Of the plans of a strategy: the last one has micro-batches."""
 
 PLANS = pytest.mark.parametrize(
-    "plans", [LAST, pytest.param(ALL, marks=pytest.mark.long)], ids=["last plan", "all plans"]
+    "plans", [LAST, pytest.param(OTHERS, marks=pytest.mark.long)], ids=["last plan", "other plans"]
 )
 
 
@@ -97,7 +97,7 @@ def check_plans(
             judge(home.training.run(plan, case, file=file, epochs=epochs))
         return
     workload = Workload(use_case=f"{file}:{case}", seed=SEED)
-    plan = replace(home.plans()[-1], node_batch=16)
+    plan = replace(home.plans()[plans][-1], node_batch=16)
     failure = home.training.failure_of("", plan, workload=workload)
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
 
@@ -156,11 +156,7 @@ def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
     return start, model.state_dict()
 
 
-@EACH_KIND
-@PLANS
-@pytest.mark.parametrize("name_of_model", ["gpt2", *map(long, ["bert", "t5", "classifier"])])
-def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_model, plans, home):
-    """Padded texts, of whose labels some do not count, and a last batch of five."""
+def assert_gradients_are_those_of_its_own_loop(home, name_of_model: str, plans: slice) -> None:
     start, end = loop_of_transformers(name_of_model, 8)
     # A bias of the keys moves all scores of a query alike, which softmax takes away again: its
     # gradient is 0, and what is found is an error of rounding.
@@ -174,3 +170,17 @@ def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(name_of_m
         assert len(gradients) >= len(moved) - 1  # a tied tensor is stored once
 
     check_plans(home, TRANSFORMERS, name_of_model, judge, plans)
+
+
+@EACH_KIND
+@PLANS
+def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(plans, home):
+    """Padded texts, of whose labels some do not count, and a last batch of five."""
+    assert_gradients_are_those_of_its_own_loop(home, "gpt2", plans)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name_of_model", ["bert", "t5", "classifier"])
+def test_gradients_of_other_transformers_models_equal_those_of_their_own_loops(name_of_model, home):
+    assert_gradients_are_those_of_its_own_loop(home, name_of_model, ALL)

@@ -6,9 +6,9 @@ from pathlib import Path
 import built_in_cases
 import pytest
 import torch
-from conftest import SEED, long
+from conftest import SEED
 from one_process import largest_error, trained_alone
-from strategy_homes import EACH_KIND, EVERY
+from strategy_homes import EACH_KIND, EVERY, KINDS
 
 from launch.reports import StepDone
 
@@ -17,13 +17,7 @@ TOLERANCE = 1e-3
 """In float32, through 44 layers."""
 
 
-@EACH_KIND
-@pytest.mark.parametrize(
-    "case", ["Cnn", "SmallTransformer", "Folder", *map(long, ["Resnet18Alone", "Resnet44Alone"])]
-)
-def test_gradients_equal_those_of_one_process(case, home):
-    if case == "Folder":
-        built_in_cases.make_pictures()
+def assert_gradients_are_those_of_one_process(case: str, home) -> None:
     own = getattr(built_in_cases, case)()
     torch.manual_seed(SEED)
     start = {name: value.clone() for name, value in own.model().state_dict().items()}
@@ -35,10 +29,43 @@ def test_gradients_equal_those_of_one_process(case, home):
     assert largest_error(gradients, expected) < TOLERANCE
 
 
-@EVERY
-@pytest.mark.long
-@pytest.mark.parametrize("case", ["Resnet18", "Resnet44"])
-def test_networks_with_batch_norm_run(case, home):
+def run_with_batch_norm(case: str, home) -> None:
     home.training.run(replace(home.plans()[-1], node_batch=16), case, file=CASES)
     (step,) = home.training.reports(StepDone)
     assert 0 < step.loss < 20
+
+
+@EACH_KIND
+@pytest.mark.parametrize("case", ["Cnn", "SmallTransformer", "Folder"])
+def test_gradients_equal_those_of_one_process(case, home):
+    if case == "Folder":
+        built_in_cases.make_pictures()
+    assert_gradients_are_those_of_one_process(case, home)
+
+
+# A training of these takes ten seconds: with every strategy, the gradients of one are asked for and
+# a step of the other; with each kind, both of both.
+
+
+@EVERY
+@pytest.mark.long
+def test_gradients_of_44_layers_equal_those_of_one_process(home):
+    assert_gradients_are_those_of_one_process("Resnet44Alone", home)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.long
+def test_gradients_of_18_layers_equal_those_of_one_process(home):
+    assert_gradients_are_those_of_one_process("Resnet18Alone", home)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.long
+def test_network_of_44_layers_with_batch_norm_runs(home):
+    run_with_batch_norm("Resnet44", home)
+
+
+@EVERY
+@pytest.mark.long
+def test_network_of_18_layers_with_batch_norm_runs(home):
+    run_with_batch_norm("Resnet18", home)
