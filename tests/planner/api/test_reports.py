@@ -95,6 +95,7 @@ def no_cancellation():
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("shared_servers")
 def test_strategies_are_tried_and_trained_with_and_only_the_best_plan_is_kept(measure):
     paper = OneStrategy()
     done, said = measure(paper, make_cancellation=no_cancellation)
@@ -134,6 +135,7 @@ def test_measuring_goes_on_with_the_data_of_the_study_that_is_shown(tmp_path):
     assert measured_with(simplebig=named) == str(named)
 
 
+@pytest.mark.usefixtures("shared_servers")
 def test_a_use_case_that_is_not_there_is_a_reason_and_no_end(measure):
     done, said = measure(OneStrategy("nowhere_cnn"), make_cancellation=no_cancellation)
     assert done.done == ()

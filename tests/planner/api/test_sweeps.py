@@ -34,7 +34,7 @@ def request_of(name: str, batches=BATCHES, **more) -> SweepRequest:
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory) -> str:
+def db(tmp_path_factory, shared_servers) -> str:
     return str(tmp_path_factory.mktemp("sweeps") / "planner.db")
 
 
@@ -84,7 +84,7 @@ def test_workers_learn_the_same_as_one_process_does(done):
 
 
 @pytest.mark.long
-def test_point_trains_exactly_as_a_launch_of_the_same_plan_does(done, tmp_path):
+def test_point_trains_exactly_as_a_launch_of_the_same_plan_does(done, tmp_path, shared_servers):
     """The rank's own node runs the plan of a point; its epochs are the point's, to the last bit."""
     point = done.find(16, 0)
     job = Job(
@@ -104,7 +104,7 @@ def test_point_trains_exactly_as_a_launch_of_the_same_plan_does(done, tmp_path):
             case Validated():
                 epochs.append(statistics.add_validation(report))
 
-    assert Node(job, 0, probe(quick=True).cpu, take).train()
+    assert Node(job, 0, probe(quick=True).cpu, take).train(shared_servers)
     found = [(one.train_loss, one.validation_loss, dict(one.metrics)) for one in epochs]
     assert found == [(e.train_loss, e.validation_loss, dict(e.metrics)) for e in point.epochs]
 
@@ -129,6 +129,7 @@ def test_point_that_fails_is_a_result_and_the_sweep_goes_on(db, name, outcome):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("shared_servers")
 def test_stored_plan_is_swept_with_the_batches_of_the_sweep(tmp_path):
     db, node = str(tmp_path / "planner.db"), probe(quick=True)
     workload = make_workload(f"{CLOUDS}:Clouds")

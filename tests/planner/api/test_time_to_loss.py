@@ -38,6 +38,7 @@ def request_(tmp_path, monkeypatch):
 
 
 @pytest.mark.long
+@pytest.mark.usefixtures("shared_servers")
 def test_plan_has_its_objective_and_trains_with_its_learning_rate(request_):
     found = tune(request_).plan
     assert found.objective.name == "time-to-loss"
