@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from torch_stand_in import write_torch
 
 from launch.errors import ScriptRefusedError
 from launch.plan import Plan
@@ -14,21 +15,18 @@ from launch.scripts.running_script import RunningScript
 
 TRAIN = """
 import os, sys
-import torch
+from torch.optim.optimizer import SGD
+from torch.utils.data.dataloader import DataLoader
 
 kind, batch, workers, processes = sys.argv[1], *map(int, sys.argv[2:])
-if kind == "threads":
-    torch.set_num_threads(1)
 if kind == "apart":
     os.fork()
-model = torch.nn.Linear(4, 4)
-optimizers = [torch.optim.SGD(model.parameters(), lr=0.01) for _ in range(2)]
-data = torch.utils.data.TensorDataset(torch.randn(4096, 4))
+optimizers, data = [SGD(), SGD()], range(4096)
 
 def train(batch, paces=(1, 0)):
-    loader = torch.utils.data.DataLoader(data, batch_size=batch)
-    for number, (inputs,) in enumerate(loader):
-        model(inputs).square().mean().backward()
+    loader = DataLoader([batch] * (len(data) // batch))
+    loader.dataset = data
+    for number, _ in enumerate(loader):
         for optimizer, pace in zip(optimizers, paces):
             for _ in range(pace):
                 optimizer.step()
@@ -46,7 +44,6 @@ KINDS = [
     ("shrinks", PLAN, "batches of 8 and then of 4: its batch changes"),
     ("fixed", PLAN, "batch=8 and the script reads batches of 16: it does not follow {batch}"),
     ("workers", replace(PLAN, loader_workers=1), "workers=1 and its data loader has 0"),
-    ("threads", PLAN, "threads_per_process=2 and torch has 1"),
     ("apart", PLAN, "2 processes make steps on their own, without torch.distributed"),
     ("paces", PLAN, "optimizers step at different paces, "),
     (
@@ -68,6 +65,7 @@ def make_turns(script: RunningScript) -> None:
 def test_steps_that_cannot_be_compared_are_refused_in_one_line(
     kind, plan, line, tmp_path, two_cores
 ):
+    write_torch(tmp_path)
     (tmp_path / "train.py").write_text(TRAIN)
     words = [sys.executable, "train.py", kind, "{batch}", "{workers}", "{processes}"]
     program = Program.parse(words, cores=2, choices={"batch": (8,)})
@@ -77,4 +75,30 @@ def test_steps_that_cannot_be_compared_are_refused_in_one_line(
     ):
         make_turns(script)
     assert line in raised.value.reason
+    assert "\n" not in raised.value.reason
+
+
+ONE_THREAD = """
+import torch
+
+torch.set_num_threads(1)
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+data = torch.utils.data.TensorDataset(torch.randn(4096, 4))
+for (inputs,) in torch.utils.data.DataLoader(data, batch_size=8):
+    model(inputs).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.long
+def test_script_that_sets_another_number_of_threads_is_refused_in_one_line(tmp_path, two_cores):
+    (tmp_path / "train.py").write_text(ONE_THREAD)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    with (
+        RunningScript(program, replace(PLAN, options={}), two_cores, folder=tmp_path) as script,
+        pytest.raises(ScriptRefusedError) as raised,
+    ):
+        script.make_steps(4, time_limit_s=60.0)
+    assert "threads_per_process=2 and torch has 1" in raised.value.reason
     assert "\n" not in raised.value.reason
