@@ -14,7 +14,6 @@ import psutil
 import pytest
 from ranks_here import ROOT, run_ranks
 
-from launch.gradient_sync.wire_formats import wire_format_names
 from launch.job import Job, NodeJob
 from launch.plan import Plan
 from launch.rank.node import Node
@@ -109,10 +108,10 @@ def test_all_nodes_stop_where_there_is_no_number_any_more(case, message, tmp_pat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("wire", wire_format_names())
-def test_a_gradient_that_is_no_number_ends_the_training_in_every_wire_format(wire, tmp_path):
+def test_a_gradient_that_is_no_number_ends_the_training(tmp_path):
+    """In the wire format that leaves most out: that all pass it on, test_encoded_sum.py has."""
     job = job_of("GradientDiverges", tmp_path, replace(ALONE, node_batch=4))
-    ended = ranks_of(replace(job, nodes=job.nodes * 2, wire=wire), 2, tmp_path)
+    ended = ranks_of(replace(job, nodes=job.nodes * 2, wire="top1"), 2, tmp_path)
     assert ended.returncode != 0
     assert "the training loss of step 6 (epoch 1) is nan" in messages_of(ended)
 

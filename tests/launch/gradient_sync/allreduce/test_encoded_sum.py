@@ -51,6 +51,16 @@ def sum_steps(comm, adder):
         off.append(float(np.abs(total - owed).max()))
     return [digest, max(off), adder.sent_bytes / STEPS]
 
+def passes_on_nan(comm, adder):
+    block = np.ones(5000, np.float32)
+    if comm.rank == 0:
+        block[7] = np.nan
+    adder.start(block, np.zeros(5000, np.float32))
+    while not adder.is_idle:
+        adder.take_finished()
+    comm.Barrier()
+    return not bool(np.isfinite(block[7]))
+
 world, found = MPI.COMM_WORLD, {}
 first_two = world.Split(MPI.UNDEFINED if world.rank == 2 else 0, world.rank)
 for comm in (world, first_two):
@@ -61,6 +71,7 @@ for comm in (world, first_two):
             for wire in wire_format_names():
                 adder = make_sum(comm, all_reduce=all_reduce, wire=wire)
                 found[f"{all_reduce} {wire} {comm.size}"] = sum_steps(comm, adder)
+                found[f"NaN {all_reduce} {wire} {comm.size}"] = passes_on_nan(comm, adder)
 sys.stdout.write(json.dumps([world.rank, found]) + "\\n")
 """
 NUMBERS = 1 + 5000 + 3 * 2 + 70_000 + 1024 * 2 + 2
@@ -82,6 +93,14 @@ def test_all_ranks_have_the_same_bits_and_what_is_not_in_them_is_in_the_errors(
     of_ranks = [found[f"{all_reduce} {wire} {ranks}"] for found in sums[:ranks]]
     assert len({digest for digest, _, _ in of_ranks}) == 1
     assert all(off < 2e-4 for _, off, _ in of_ranks)
+
+
+@pytest.mark.parametrize("wire", wire_format_names())
+def test_what_is_no_number_on_one_rank_is_none_on_all_of_them(wire, sums):
+    for all_reduce in algorithm_names():
+        for ranks in (2, 3):
+            arrives = [found[f"NaN {all_reduce} {wire} {ranks}"] for found in sums[:ranks]]
+            assert arrives == [True] * ranks, (all_reduce, ranks)
 
 
 def test_blocks_in_flight_have_tags_of_their_own_also_between_some_of_the_ranks(sums):
