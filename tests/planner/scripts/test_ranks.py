@@ -6,26 +6,35 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch_stand_in import write_torch
 
 from launch.scripts.program import Program
 from planner.api.scripts.tuning import ScriptTrials, TunedScript
 from probes.node import probe
 
-pytestmark = pytest.mark.long  # four starts of torchrun
+pytestmark = pytest.mark.long  # six starts of a script with all its ranks
+
+TORCHRUN = """
+import os, subprocess, sys
+
+at = sys.argv.index("--nproc-per-node")
+count, words = int(sys.argv[at + 1]), [sys.executable, *sys.argv[at + 2 :]]
+places = [{"RANK": str(rank), "WORLD_SIZE": str(count)} for rank in range(count)]
+ranks = [subprocess.Popen(words, env={**os.environ, **place}) for place in places]
+sys.exit(max([rank.wait() for rank in ranks]))
+"""
+"""Stands for it as the stand-in for torch does: a start with the real ones takes ten seconds."""
 
 RANKS = """
-import sys
-import torch
-torch.distributed.init_process_group("gloo")
-batch = int(sys.argv[1]) // (torch.distributed.get_world_size() if sys.argv[2] == "split" else 1)
-net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
-optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-data = torch.utils.data.TensorDataset(torch.ones(1).expand(10_000_000, 8))
-for number, (inputs,) in enumerate(torch.utils.data.DataLoader(data, batch_size=batch)):
-    net(inputs).square().mean().backward()
+import os, sys
+from torch.optim.optimizer import SGD
+from torch.utils.data.dataloader import DataLoader
+
+batch = int(sys.argv[1]) // (int(os.environ["WORLD_SIZE"]) if sys.argv[2] == "split" else 1)
+optimizer = SGD()
+for number, _ in enumerate(DataLoader([batch] * 1_000_000)):
     if number % 2:  # two batches are accumulated
         optimizer.step()
-        optimizer.zero_grad()
 """
 
 
@@ -35,6 +44,11 @@ for number, (inputs,) in enumerate(torch.utils.data.DataLoader(data, batch_size=
 def test_samples_of_a_step_are_those_that_its_ranks_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, of_one: int, of_two: int
 ):
+    write_torch(tmp_path)
+    distributed = tmp_path / "torch" / "distributed"
+    distributed.mkdir()
+    (distributed / "__init__.py").touch()
+    (distributed / "run.py").write_text(TORCHRUN)
     (tmp_path / "ranks.py").write_text(RANKS)
     monkeypatch.chdir(tmp_path)
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--standalone")
