@@ -121,7 +121,7 @@ class DiesInOurs(Steady):
 
     def loss(self, output, target):
         self.steps += torch.is_grad_enabled()
-        if self.steps > 300 and "DDLPLAN_PEER" not in os.environ:
+        if self.steps > 150 and "DDLPLAN_PEER" not in os.environ:
             raise ArithmeticError("ours cannot count so far")
         return super().loss(output, target)
 

@@ -153,7 +153,7 @@ def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
     assert "The first command" in browser.text
 
     # A search, live to its end: the page is never loaded again.
-    person.fill("tune", use_case="case.py:Small", budget="60s")
+    person.fill("tune", use_case="case.py:Small", budget="30s")
     assert person.path == "/jobs/1"
     person.mark()
     wait_until(lambda: "best so far" in browser.text, "figures of the search")

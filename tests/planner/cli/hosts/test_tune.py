@@ -14,7 +14,7 @@ from testbed import Testbed
 from planner.store import Store
 
 CASES = Path(__file__).parents[2] / "steady_cases.py"
-SHORT = ("--budget", "60s", "--trials", 1)
+SHORT = ("--budget", "40s", "--trials", 1)
 
 
 def know_hosts(command, tuned_folder, names):
@@ -112,7 +112,7 @@ def test_nothing_is_left_running(tuned_hosts):
 def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
-    process = tune(ddlplan, bed, "Steady", "--budget", "60s", "--trials", 2)
+    process = tune(ddlplan, bed, "Steady", "--budget", "40s", "--trials", 2)
     known = ["defaults"]
     ddlplan.wait_until(
         lambda: roles(ddlplan, "node1")[:1] == roles(ddlplan, "node2") == known, "both baselines"
