@@ -52,34 +52,29 @@ def test_ready_server_whose_owner_never_heard_of_it_leaves_no_folder(tmp_path, m
     assert not list(tmp_path.glob("ddlplan-*"))
 
 
-def test_workers_have_ended_when_their_server_is_closed(training, two_cores, tmp_path):
-    """They were killed and not waited for, and the folder that they use was removed meanwhile."""
-    plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
-    with ForkServer() as server:
-        trial = type(training)(server, two_cores, tmp_path)
-        with trial.start(trial.task("Hangs", plan)) as group:
-            pids = group.pids
-            server.close()
-            assert [pid for pid in pids if psutil.pid_exists(pid)] == []
-
-
 @pytest.mark.parametrize("length", [40, 90])
-def test_workers_with_loader_processes_leave_no_folder_of_temporary_files(
+def test_server_that_is_closed_leaves_no_worker_and_no_folder_of_temporary_files(
     length, training, two_cores, tmp_path, monkeypatch
 ):
-    """Each trial left /tmp/pymp-... behind, 75 of them after a morning.
+    """Each trial with loader processes left /tmp/pymp-... behind, 75 of them after a morning.
 
     Where the folder's path is longer than a socket's may be, they waited for their data for ever.
+    Workers were killed and not waited for, and the folder that they use was removed meanwhile.
     """
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         temporary = Path(short, "t" * (length - len(short) - 1))
         temporary.mkdir()
         monkeypatch.setenv("TMPDIR", str(temporary))
         plan = Plan(strategy="sequential", node_batch=8, loader_workers=1)
+        pair = Plan(strategy="processes", node_batch=8, processes=2, replicas=2)
         with ForkServer() as server:
             trial = type(training)(server, two_cores, tmp_path)
             with trial.start(trial.task("Sgd", plan)) as group:
                 while not isinstance(event := group.next_event(), ReportReceived):
                     assert event is not None
+            with trial.start(trial.task("Hangs", pair)) as group:
+                pids = group.pids
+                server.close()
+                assert [pid for pid in pids if psutil.pid_exists(pid)] == []
         left = {file.name.partition("_")[0] for file in temporary.iterdir()}
         assert left <= {"torchinductor"}, "but for kernels that torch keeps"

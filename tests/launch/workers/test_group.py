@@ -291,49 +291,26 @@ _TINY = Path(__file__).parents[1] / "cases/tiny_cases.py"
 _OWNER = f"""
 import sys, time
 from pathlib import Path
-from launch.workers.fork_server import ForkServer
-from launch.errors import LaunchError
 from launch.plan import Plan
+from launch.workers.fork_server import ForkServer
+from launch.workers.group import WorkerGroup
 from launch.workers.task import Purpose, Task, make_worker_tasks
-from launch.workers.group import WorkerGroup
-from launch.workload import Workload
-plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
-task = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Sgd"), plan=plan)
-tasks, logs = make_worker_tasks(task, (0, 0)), Path(sys.argv[1])
-with ForkServer() as server, WorkerGroup(server, tasks, logs) as group:
-    print(server.pid, *group.pids, flush=True)
-    time.sleep(3600)
-"""
-
-
-def test_nothing_is_left_when_the_owner_is_killed(tmp_path):
-    owner = subprocess.Popen(
-        [sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    pids = [int(pid) for pid in owner.stdout.readline().split()]
-    owner.kill()
-    owner.wait()
-    assert len(pids) == 3
-    wait_until_gone(pids)
-
-
-_OWNER_OF_A_FAMILY = f"""
-import sys, time
-from pathlib import Path
-from launch.plan import Plan
-from launch.workers.fork_server import ForkServer
-from launch.workers.group import WorkerGroup
-from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 plan = Plan(strategy="sequential", node_batch=8)
 keeps = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:KeepsChild"), plan=plan)
 leaves = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Leaves"), plan=plan)
-logs = Path(sys.argv[1])
-with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
+plan = Plan(strategy="processes", node_batch=8, processes=2, replicas=2, devices=("cpu", "cpu"))
+task = Task(purpose=Purpose.TIME, workload=Workload(use_case="{_TINY}:Sgd"), plan=plan)
+two, logs = make_worker_tasks(task, (0, 0)), Path(sys.argv[1])
+with (
+    ForkServer() as server,
+    WorkerGroup(server, two, logs, log_prefix="pair-") as pair,
+    WorkerGroup(server, [keeps], logs) as group,
+):
     others = WorkerGroup(server, [leaves], logs) if sys.argv[2:] else group
     for started in (group, others):
         started.permit_steps(9)
-    print(server.pid, *group.pids, *others.pids, flush=True)
+    print(server.pid, *group.pids, *others.pids, *pair.pids, flush=True)
     time.sleep(3600)
 """
 
@@ -343,20 +320,21 @@ with ForkServer() as server, WorkerGroup(server, [keeps], logs) as group:
     [pytest.param([], marks=pytest.mark.long), ["unread"]],
     ids=["all read", "an end unread"],
 )
-def test_processes_that_workers_started_are_gone_when_the_owner_is_killed(tmp_path, unread):
+def test_workers_and_what_they_have_started_are_gone_when_the_owner_is_killed(tmp_path, unread):
     """The story: the kernel killed the server with its owner, so that nobody was left to end what
     the user's code had started. An owner that leaves a message unread is another case: its end of
     the socket does not close, it breaks."""
-    command = [sys.executable, "-c", _OWNER_OF_A_FAMILY, str(tmp_path), *unread]
+    command = [sys.executable, "-c", _OWNER, str(tmp_path), *unread]
     owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    server, worker, other = map(int, owner.stdout.readline().split())
+    server, worker, other, *pair = map(int, owner.stdout.readline().split())
+    assert len(pair) == 2
     deadline = time.monotonic() + 120
     while len(family := group_of_processes(worker)) < 2 or (unread and psutil.pid_exists(other)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     owner.kill()
     owner.wait()
-    wait_until_gone([server, *family])
+    wait_until_gone([server, *family, *pair])
 
 
 def test_torch_that_cannot_be_loaded_is_one_line(tmp_path, monkeypatch):
