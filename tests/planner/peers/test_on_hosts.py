@@ -41,6 +41,13 @@ def make_launcher(peer, case, addresses, ssh_config=None, *, starts_here=False):
     )
 
 
+def is_shown_by_another(peer) -> bool:
+    others = map(load_peer, peer_names())
+    return peer.is_one_process and any(
+        other.script == peer.script and not other.is_one_process for other in others
+    )
+
+
 def find_case(peer) -> str:
     """Find a use case that a peer can train; skip the test where it can none."""
     for case in CASES:
@@ -49,6 +56,8 @@ def find_case(peer) -> str:
         if (obstacle := peer.find_obstacle(setup)) is None:
             if any("torch.distributed.run" in start.command for start in peer.starts(setup)):
                 pytest.skip("torchrun starts it, as in the test of the command")
+            if is_shown_by_another(peer):
+                pytest.skip("another peer starts its script, with more processes on each host")
             return case
     pytest.skip(obstacle)
 
