@@ -19,6 +19,7 @@ from safetensors.numpy import load_file
 from launch.plan import Plan
 from planner.store import Store
 
+CASES = Path(__file__).parents[1] / "steady_cases.py"
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
 
 
@@ -50,20 +51,6 @@ def test_weights_of_the_best_validation_are_named(trained_folder):
     assert line.startswith("best       runs/1/best-weights.safetensors (epoch ")
     file = trained_folder / "runs" / "1" / "best-weights.safetensors"
     assert load_file(file)["0.weight"].shape == (4, 2)
-
-
-def test_losses_that_are_no_numbers_are_null_in_json(import_for, tuned, cases):
-    import_for("NotANumber")
-    options = ("--allow-nan", "--no-noise-scale", "--json")
-    ended = tuned.launch(f"{cases}:NotANumber", *options)
-    assert ended.code == 0, ended.err
-    (epoch,) = ended.document["data"]["epochs"]
-    assert epoch["train_loss"] is None
-    assert epoch["noise_obstacle"] is None  # nothing was to be measured
-    metrics = (tuned.folder / "runs" / "1" / "metrics.jsonl").read_text()
-    assert json.loads(metrics)["train_loss"] is None
-    warnings = " ".join(ended.document["warnings"])  # on a busy machine it is slow as well
-    assert "loss of epoch 1 is no number (NaN or infinite): lower the learning rate" in warnings
 
 
 def test_training_that_has_no_numbers_any_more_stops_and_names_the_last_good_checkpoint(
@@ -234,7 +221,7 @@ def test_stale_plan_is_used_only_when_that_is_asked_for(import_for, tuned, stead
 
 @dataclass(frozen=True)
 class ChangedLaunch:
-    """A launch of a stale plan with another batch, and what its dry run had shown."""
+    """A launch of a stale plan with another batch, whose losses are no numbers, and its dry run."""
 
     folder: Path
     plan: dict[str, Any]
@@ -247,6 +234,7 @@ def changed(tuned_folder, command_line, tmp_path_factory):
     command = command_line(tmp_path_factory.mktemp("changed"))
     shutil.copy(tuned_folder / "planner.db", command.folder)
     plan = command.data("plans", "export", 1)
+    plan |= {"use_case": f"{CASES}:NotANumber", "use_case_digest": None}
     plan["software"] = {"python": "3.11.7", "torch": "1.0.0", "ddlplan": "0.1.0"}
     (command.folder / "plan.json").write_text(json.dumps(plan))
     assert command.data("plans", "import", "plan.json")["id"] == 2
@@ -254,6 +242,7 @@ def changed(tuned_folder, command_line, tmp_path_factory):
     (command.folder / "runs" / "4").mkdir(parents=True)
     batch = str(2 * plan["node_batch"] + 1)
     arguments = ("--hosts", "hosts", "--plan", "2", "--allow-stale", "--effective-batch", batch)
+    arguments += ("--allow-nan", "--no-noise-scale")
     shown = command.launch(plan["use_case"], *arguments, "--dry-run", OMP_PROC_BIND="true")
     assert shown.code == 0, shown.err
     process = command.start_launch(plan["use_case"], *arguments, "--json")
@@ -281,6 +270,16 @@ def test_answer_tells_that_the_plan_is_stale_and_what_was_changed_in_it(changed)
     assert used["node_batch"] == 2 * plan["node_batch"] + 1
     assert used["micro_batches"] == 3 * plan["micro_batches"]
     assert answer["expected_throughput_samples_per_s"] is None
+
+
+def test_losses_that_are_no_numbers_are_null_in_json(changed):
+    (epoch,) = changed.ended.document["data"]["epochs"]
+    assert epoch["train_loss"] is None
+    assert epoch["noise_obstacle"] is None  # nothing was to be measured
+    metrics = (changed.folder / "runs" / "5" / "metrics.jsonl").read_text()
+    assert json.loads(metrics)["train_loss"] is None
+    warnings = " ".join(changed.ended.document["warnings"])  # on a busy machine it is slow as well
+    assert "loss of epoch 1 is no number (NaN or infinite): lower the learning rate" in warnings
 
 
 def test_global_batch_is_that_of_a_step(tuned, steady):
