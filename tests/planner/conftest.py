@@ -40,6 +40,9 @@ GUARD_S = 240
 END_LIMIT_S = 60
 """Until processes have ended of which nothing is needed any more."""
 
+POLL_S = 0.1
+"""Between two looks, as at all processes: they take the cores that what is waited for wants."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -143,7 +146,7 @@ class CommandLine:
         deadline = time.monotonic() + GUARD_S
         while not is_so():
             assert time.monotonic() < deadline, f"waited in vain: {what}"
-            time.sleep(0.02)
+            time.sleep(POLL_S)
 
     def wait_until_all_ended(self) -> None:
         self.wait_until(lambda: not self.processes(), "processes are left")
@@ -236,7 +239,7 @@ def ddlplan(tmp_path: Path) -> Iterator[CommandLine]:
     yield command
     give_up = time.monotonic() + END_LIMIT_S
     while (left := command.processes()) and time.monotonic() < give_up:
-        time.sleep(0.05)  # what was killed from outside may need a moment
+        time.sleep(POLL_S)  # what was killed from outside may need a moment
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left

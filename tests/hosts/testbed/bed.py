@@ -21,6 +21,7 @@ from testbed.slot import Slot, sweep_free_slots
 from testbed.space import Space, is_alive, network_of
 
 _START_LIMIT_S = 60.0
+_POLL_S = 0.1  # to look at the network of every process takes time of a core
 _THIS_MACHINE = 254
 
 _HOST_SETUP = """
@@ -276,7 +277,7 @@ class Testbed:
         """Give the processes that are still on any host when there was time for them to end."""
         give_up = time.monotonic() + patience_s
         while (left := self.pids()) and time.monotonic() < give_up:
-            time.sleep(0.02)
+            time.sleep(_POLL_S)
         return left
 
     def down(self) -> None:

@@ -66,9 +66,9 @@ def test_interrupted_sweep_says_what_is_stored(ddlplan):
 def test_detached_sweep_is_a_job_that_names_its_sweep(ddlplan):
     batches = ("sweep", "--use-case", CLOUDS, "--batches", "16", "--devices", "1")
     job = ddlplan.data(*batches, "--detach", "--html", "sweep.html")
-    show = lambda: ddlplan.data("jobs", "show", job["id"])  # noqa: E731
-    ddlplan.wait_until(lambda: show()["state"] not in ("queued", "running"), "the job runs on")
-    ended = show()
+    ended_at = f"SELECT ended_at FROM jobs WHERE id = {job['id']}"
+    ddlplan.wait_until(lambda: ddlplan.query(ended_at) != [(None,)], "the job runs on")
+    ended = ddlplan.data("jobs", "show", job["id"])
     assert (ended["kind"], ended["state"], ended["sweep_id"]) == ("sweep", "done", 1)
     assert ended["progress"]["done"] == 1
     assert (ddlplan.folder / "sweep.html").exists()

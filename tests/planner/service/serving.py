@@ -191,7 +191,7 @@ class Serving:
         while not is_so():
             assert self.process.poll() is None, self.err
             assert time.monotonic() < deadline, "waited in vain"
-            time.sleep(0.05)
+            time.sleep(0.1)  # most of these looks are requests, which the server has to answer
 
 
 def _body(answer: http.client.HTTPResponse) -> bytes:

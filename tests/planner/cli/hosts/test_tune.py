@@ -38,8 +38,8 @@ def tune(command, bed, case, *arguments):
 
 
 def roles(command, node):
-    with closing(Store.open(str(command.folder / "planner.db"))) as store:
-        return [str(trial.result.role) for trial in store.studies.all_trials(node=node)]
+    of_node = f"FROM trials JOIN studies ON studies.id = study_id WHERE node = '{node}'"
+    return [role for (role,) in command.query(f"SELECT role {of_node} ORDER BY trials.id")]
 
 
 @pytest.fixture(scope="module")
