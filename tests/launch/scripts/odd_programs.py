@@ -14,6 +14,10 @@ def steps():
         time.sleep(0.001)
         optimizer.step()
 """
+LOADER = """
+from torch.utils.data.dataloader import DataLoader
+loader = DataLoader([1] * 400)
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +157,15 @@ ODD = {
     "trains twice": Odd(
         source=STEPS + "for _ in range(4):\n    optimizer.step()\noptimizer = SGD()\nsteps()",
         says="another optimizer, SGD, has begun to step",
+    ),
+    "looks at its data before it trains": Odd(
+        source=STEPS
+        + LOADER
+        + "for _ in loader: pass\nfor _ in loader:\n    time.sleep(0.001)\n    optimizer.step()"
+    ),
+    "hides its steps": Odd(
+        source=LOADER + "for _ in loader: pass",
+        says="256 batches read and no step of an optimizer seen",
     ),
     "has optimizers without a pace": Odd(
         source=STEPS

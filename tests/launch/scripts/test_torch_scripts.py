@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from conftest import long
 
-from launch.errors import ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
@@ -42,13 +41,12 @@ KINDS = {
     "with_lightning.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "with_transformers.py": ("optimizer AdamW, 1 step per batch of 8", 8),
 }
-LONG = ("accumulation.py", "gan.py", "spawn.py", "with_accelerate.py", "with_lightning.py")
-"""The Trainer of transformers, a library as Lightning is, steps by accelerate too;
-test_recognition.py has accumulation and the rounds of several optimizers, and the next test two
-ranks."""
+QUICK = "plain.py"
+"""test_recognition.py has accumulation and rounds of several optimizers, test_patches.py mixed
+precision, and the next test two ranks; libraries take twice as long to load as torch."""
 
 
-@pytest.mark.parametrize("file", [long(name) if name in LONG else name for name in KINDS])
+@pytest.mark.parametrize("file", [name if name == QUICK else long(name) for name in KINDS])
 def test_every_step_of_a_whole_run_is_counted(file, two_cores):
     line, samples = KINDS[file]
     with script(two_cores, file) as running:
@@ -118,36 +116,6 @@ def test_objects_that_cannot_be_looked_at_do_not_end_a_training(tmp_path, two_co
     with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
         run = running.finish(time_limit_s=LIMIT_S)
     assert len(run.steps) == 2 * 40 - 1
-
-
-LOOK = """
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-
-model = torch.nn.Linear(4, 1)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-loader = DataLoader(TensorDataset(torch.ones(400, 4)), batch_size=1)
-total = sum(inputs.sum() for (inputs,) in loader)
-for (inputs,) in loader:
-    (model(inputs) / total).sum().backward()
-    optimizer.step()
-"""
-
-
-def test_script_that_looks_at_its_data_before_it_trains_is_measured(tmp_path, two_cores):
-    (tmp_path / "train.py").write_text(LOOK)
-    program = Program.parse([sys.executable, "train.py"], cores=2)
-    plan = Plan(strategy="script", node_batch=1)
-    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
-        assert len(running.make_steps(4, time_limit_s=LIMIT_S)) >= 4
-
-
-def test_hidden_steps_are_refused_with_the_reason(two_cores):
-    with (
-        script(two_cores, "hidden.py") as running,
-        pytest.raises(ScriptRefusedError, match="256 batches read and no step of an optimizer"),
-    ):
-        running.make_steps(1, time_limit_s=LIMIT_S)
 
 
 @pytest.mark.long
