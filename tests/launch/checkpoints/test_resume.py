@@ -12,10 +12,10 @@ from threading import Thread
 import pytest
 import tiny_cases
 import torch
-from conftest import SEED, TINY, Training
+from conftest import SEED, TINY, Training, long
 from one_process import largest_error, trained_alone
 from safetensors.torch import load_file
-from strategy_homes import EVERY, plans_of
+from strategy_homes import EACH_KIND, EVERY, plans_of
 
 from launch.checkpoints.folder import find_latest
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -141,7 +141,7 @@ def settled(plan: Plan) -> Plan:
     return replace(plan, node_batch=8, micro_batches=few, options=options)
 
 
-@EVERY
+@EACH_KIND
 def test_the_same_plan_goes_on_to_the_last_bit(kept, home):
     """In the middle of the second epoch, which has 20 steps."""
     plan = settled(home.plans()[0])
@@ -158,7 +158,7 @@ def test_the_same_plan_goes_on_to_the_last_bit(kept, home):
     assert Path(saved.path).name == "step-00000023"
 
 
-@EVERY
+@EACH_KIND
 def test_a_training_that_is_done_gives_its_weights_once_more(kept, home):
     plan = settled(home.plans()[0])
     whole = kept.run(plan, "AdamW", stop=10**6)
@@ -166,7 +166,7 @@ def test_a_training_that_is_done_gives_its_weights_once_more(kept, home):
     assert kept.steps[1] == []
 
 
-@pytest.mark.parametrize("name", ["hybrid", "processes", "threads"])
+@pytest.mark.parametrize("name", ["processes", "threads", long("hybrid")])
 def test_running_statistics_go_on_to_the_last_bit(name, kept, home):
     """Of each worker's own share; those of the first one count."""
     plan = settled(home.plans()[0])

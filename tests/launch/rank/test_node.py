@@ -172,6 +172,7 @@ def apart(job: Job, directory: Path) -> subprocess.CompletedProcess[str]:
     return run_ranks(2, [str(APART), str(directory), str(file)])
 
 
+@pytest.mark.long
 def test_node_that_is_ended_before_its_first_step_leaves_nothing(tmp_path):
     """The other one's use case is at fault, so that mpirun ends both."""
     ended = apart(job_of("FaultyOnSecond", Path("runs") / "1"), tmp_path)

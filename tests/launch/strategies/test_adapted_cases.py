@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import SEED, long
+from conftest import SEED
 from one_process import TOLERANCE, largest_error
-from strategy_homes import EACH_KIND, KINDS
+from strategy_homes import EVERY, KINDS
 
 from launch.data.samples import epoch_batches
 from launch.strategies import load_strategy
 from launch.workers.fork_server import ForkServer
 from launch.workload import Workload
+
+pytestmark = pytest.mark.long  # to load both libraries takes ten seconds
 
 CASES = Path(__file__).parents[1] / "cases"
 LIGHTNING = f"lightning:{CASES / 'lightning_cases.py'}"
@@ -77,12 +79,8 @@ def loop_of_lightning(
     return start, module.state_dict()
 
 
-FIRST, LAST, OTHERS, ALL = slice(1), slice(-1, None), slice(-1), slice(None)
-"""Of the plans of a strategy: the last one has micro-batches."""
-
-PLANS = pytest.mark.parametrize(
-    "plans", [LAST, pytest.param(OTHERS, marks=pytest.mark.long)], ids=["last plan", "other plans"]
-)
+FIRST, ALL = slice(1), slice(None)
+"""Of the plans of a strategy."""
 
 
 def check_plans(
@@ -97,14 +95,13 @@ def check_plans(
             judge(home.training.run(plan, case, file=file, epochs=epochs))
         return
     workload = Workload(use_case=f"{file}:{case}", seed=SEED)
-    plan = replace(home.plans()[plans][-1], node_batch=16)
+    plan = replace(home.plans()[-1], node_batch=16)
     failure = home.training.failure_of("", plan, workload=workload)
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
 
 
-@EACH_KIND
-@PLANS
-def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(plans, home):
+@EVERY
+def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(home):
     """Padded texts, whose tokens count, and a last batch of five."""
     start, end = loop_of_lightning("TextGradient", "TextData", 8)
     expected = {key: start[key] - end[key] for key in start}
@@ -112,11 +109,11 @@ def test_gradients_of_a_lightning_module_equal_those_of_its_own_loop(plans, home
     def judge(weights: State) -> None:
         assert largest_error({k: start[k] - weights[k] for k in start}, expected) < TOLERANCE
 
-    check_plans(home, LIGHTNING, "TextGradient:TextData", judge, plans)
+    check_plans(home, LIGHTNING, "TextGradient:TextData", judge, ALL)
 
 
-@EACH_KIND
-@pytest.mark.parametrize("module", ["Text", long("TextByEpoch")])
+@EVERY
+@pytest.mark.parametrize("module", ["Text", "TextByEpoch"])
 def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home):
     """Two groups, AdamW, and a schedule by step or by epoch."""
     _, end = loop_of_lightning(module, "TextData", 8, epochs=3)
@@ -127,7 +124,7 @@ def test_weights_of_a_lightning_module_equal_those_of_its_own_loop(module, home)
     check_plans(home, LIGHTNING, f"{module}:TextData", judge, FIRST, epochs=3)
 
 
-@EACH_KIND
+@EVERY
 def test_a_lightning_module_with_its_own_loader_trains_as_its_own_loop(home):
     _, end = loop_of_lightning("Net", None, 8)
 
@@ -156,7 +153,7 @@ def loop_of_transformers(name: str, node_batch: int) -> tuple[State, State]:
     return start, model.state_dict()
 
 
-def assert_gradients_are_those_of_its_own_loop(home, name_of_model: str, plans: slice) -> None:
+def assert_gradients_are_those_of_its_own_loop(name_of_model: str, home) -> None:
     start, end = loop_of_transformers(name_of_model, 8)
     # A bias of the keys moves all scores of a query alike, which softmax takes away again: its
     # gradient is 0, and what is found is an error of rounding.
@@ -169,18 +166,16 @@ def assert_gradients_are_those_of_its_own_loop(home, name_of_model: str, plans: 
         assert largest_error(gradients, {key: expected[key] for key in gradients}) < TOLERANCE
         assert len(gradients) >= len(moved) - 1  # a tied tensor is stored once
 
-    check_plans(home, TRANSFORMERS, name_of_model, judge, plans)
+    check_plans(home, TRANSFORMERS, name_of_model, judge, ALL)
 
 
-@EACH_KIND
-@PLANS
-def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(plans, home):
+@EVERY
+def test_gradients_of_a_transformers_model_equal_those_of_its_own_loop(home):
     """Padded texts, of whose labels some do not count, and a last batch of five."""
-    assert_gradients_are_those_of_its_own_loop(home, "gpt2", plans)
+    assert_gradients_are_those_of_its_own_loop("gpt2", home)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("name_of_model", ["bert", "t5", "classifier"])
 def test_gradients_of_other_transformers_models_equal_those_of_their_own_loops(name_of_model, home):
-    assert_gradients_are_those_of_its_own_loop(home, name_of_model, ALL)
+    assert_gradients_are_those_of_its_own_loop(name_of_model, home)

@@ -9,7 +9,7 @@ import hidden_cases
 import pytest
 import tiny_cases
 import torch
-from conftest import SEED
+from conftest import SEED, long
 from one_process import largest_error, trained_alone
 from optuna.trial import FixedTrial
 
@@ -26,7 +26,9 @@ TWO = Plan(
 )
 THREE = replace(TWO, processes=3)
 PAIRS = replace(TWO, strategy="hybrid", processes=4, replicas=2, micro_batches=2)
-ANY = pytest.mark.parametrize("plan", [TWO, PAIRS], ids=lambda plan: plan.strategy)
+ANY = pytest.mark.parametrize(
+    "plan", [TWO, pytest.param(PAIRS, marks=pytest.mark.long)], ids=["pipeline", "hybrid"]
+)
 
 
 def with_options(plan: Plan, **options: str) -> Plan:
@@ -69,7 +71,7 @@ def test_rounded_activations_cross_the_wire(plan, training_on_four):
 
 
 @pytest.mark.parametrize(
-    "case", ["Clipped", "Scheduled", "DecayedRest", "Uneven", "Sparse", "SparseSteps"]
+    "case", ["Uneven", "SparseSteps", *map(long, ["Sparse", "Clipped", "Scheduled", "DecayedRest"])]
 )
 def test_replicas_with_parameters_of_their_own_train_as_one_process(case, training_on_four):
     """As on GPUs. The story: an optimizer got the sum of sparse gradients as a dense one, which

@@ -14,7 +14,7 @@ from conftest import SEED, long
 from described_cases import described
 from one_process import TOLERANCE, largest_error, trained_alone
 from optuna.trial import FixedTrial
-from strategy_homes import EACH_KIND, EVERY, plans_of
+from strategy_homes import EACH_KIND, EVERY, KINDS, plans_of
 from worker_groups import wait_until_gone
 
 from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
@@ -68,7 +68,7 @@ def test_gradients_equal_those_of_one_process(case, plans, home):
         assert largest_error(gradients, expected) < TOLERANCE, plan
 
 
-@EVERY
+@EACH_KIND
 def test_gradients_that_are_accumulated_equal_those_of_the_whole_batch(home):
     """Fifteen samples in as many micro-batches as there can be, most of which have no label."""
     case = "LabelGradient"
@@ -82,7 +82,7 @@ def test_gradients_that_are_accumulated_equal_those_of_the_whole_batch(home):
     assert largest_error(gradients, expected) < TOLERANCE
 
 
-@EVERY
+@EACH_KIND
 def test_a_step_without_anything_that_counts_changes_nothing(home):
     start = start_of("NoLabels")
     weights = home.training.run(replace(home.plans()[-1], node_batch=8), "NoLabels")
@@ -90,7 +90,7 @@ def test_a_step_without_anything_that_counts_changes_nothing(home):
     assert {report.loss for report in home.training.reports(StepDone)} == {0.0}
 
 
-@EVERY
+@EACH_KIND
 def test_a_loss_in_float64_is_reported_in_float64(home):
     """The story: its parts were added up in float32."""
     home.training.run(replace(home.plans()[-1], node_batch=16), "Third")
@@ -98,7 +98,7 @@ def test_a_loss_in_float64_is_reported_in_float64(home):
     assert step.loss == pytest.approx(1 / 3, rel=1e-12)
 
 
-@EVERY
+@EACH_KIND
 def test_a_step_of_ones_own_trains_as_in_one_process_or_is_refused(home):
     plan = replace(home.plans()[-1], node_batch=8)
     (facts,) = [report.facts for report in described("PaddedText") if isinstance(report, Described)]
@@ -110,7 +110,7 @@ def test_a_step_of_ones_own_trains_as_in_one_process_or_is_refused(home):
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
 
 
-@EVERY
+@pytest.mark.parametrize("name", [*KINDS, "gpu_data"])
 @pytest.mark.long
 def test_gradients_of_alexnet_equal_those_of_one_process(home):
     case = tiny_cases.AlexNet()
@@ -126,7 +126,7 @@ def test_gradients_of_alexnet_equal_those_of_one_process(home):
     assert largest_error(gradients, expected) < TOLERANCE
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize(
     "case",
     [
@@ -146,7 +146,7 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
     assert largest_error(weights, alone) < TOLERANCE
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize("case", ["Scheduled", *map(long, ["ClippedGroups", "Adagrad", "Tied"])])
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
@@ -300,7 +300,7 @@ def judged_and_expected(
     return mean, expected
 
 
-@EVERY
+@EACH_KIND
 @pytest.mark.parametrize("case", ["Normed", "TokenMean"])
 def test_validation_judges_the_model_that_is_saved(case, home):
     plan = replace(home.plans()[-1], node_batch=8)
@@ -321,7 +321,7 @@ def test_validation_on_gpus_judges_the_model_that_is_saved(gpu_plans, training_o
         assert mean == pytest.approx(expected, rel=TF32_TOLERANCE), plan
 
 
-@EVERY
+@EACH_KIND
 def test_rest_of_an_epoch_leaves_no_single_sample_to_a_normalising_layer(home):
     plan = replace(home.plans()[-1], node_batch=16)
     home.training.run(plan, "NormedRest")
@@ -338,7 +338,13 @@ FAILURES = {
 @pytest.mark.parametrize(
     ("case", "name"),
     [
-        *((case, name) for case in ("RaisesOnce", "DiesOnce") for name in strategy_names()),
+        *(("RaisesOnce", name) for name in strategy_names()),
+        *(("DiesOnce", name) for name in KINDS),
+        *(
+            pytest.param("DiesOnce", name, marks=pytest.mark.long)
+            for name in strategy_names()
+            if name not in KINDS
+        ),
         *(
             (case, name)
             for case in ("RaisesInLayer", "ExitsOnce")
@@ -361,7 +367,7 @@ def test_a_worker_that_fails_in_a_step_ends_the_group_with_its_own_message(case,
     assert time.monotonic() - stepped_s < END_LIMIT_S
 
 
-@EVERY
+@EACH_KIND
 def test_a_worker_that_dies_while_others_build_is_the_one_that_is_named(home):
     """Others may be connected to it by then, and hear of its end from gloo: a consequence."""
     plan = replace(home.plans()[-1], node_batch=8)

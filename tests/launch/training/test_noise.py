@@ -64,6 +64,7 @@ def test_scale_is_that_of_single_samples_and_told_in_steps(name, training):
     assert counts == sorted(counts)
 
 
+@pytest.mark.long
 def test_scale_of_pipelines_side_by_side_is_that_of_single_samples(training_on_four):
     assert_true(measured(training_on_four, HYBRID, "Still"))
 

@@ -21,6 +21,8 @@ from planner.records.training_record import TrainingStatus
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
 
+pytestmark = pytest.mark.long
+
 GUARD_S = 120
 PAGES = (
     *("/", "/machines", "/machines/1", "/studies", "/studies/3", "/plans", "/plans/1", "/hosts"),
@@ -88,7 +90,6 @@ def watching(folder: Path) -> Iterator[Watched]:
         yield Watched(browser, server, folder)
 
 
-@pytest.mark.long
 def test_no_text_of_a_user_makes_a_page_wider_than_a_phone(hostile_db, tmp_path):
     shutil.copy(hostile_db, tmp_path / "planner.db")
     with watching(tmp_path) as watched:
@@ -171,7 +172,6 @@ def test_a_plan_is_imported_and_removed_from_its_pages(watched):
         assert number not in [plan.id for plan in store.plans.find()]
 
 
-@pytest.mark.long
 def test_a_log_shows_its_end_and_stays_where_a_person_has_scrolled_to(watched):
     def place() -> tuple[int, int]:
         top, most = json.loads(
