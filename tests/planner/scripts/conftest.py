@@ -77,7 +77,7 @@ def script_folder(
     (folder / "train.py").write_text(TUNED)
     (folder / "planner.db").write_bytes(probed_database.read_bytes())
     line = command_line(folder)
-    limits = ("--budget", "40s", "--trials", "1", "--choices", "batch=32,64", "--json")
+    limits = ("--budget", "20s", "--trials", "1", "--choices", "batch=32,64", "--json")
     ended = line.end(line.start("tune", *limits, *make_command()))
     assert ended.code == 0, ended.err
     assert not line.processes()
