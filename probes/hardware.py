@@ -276,7 +276,7 @@ class DataSpeed:
     """Absolute."""
 
     file_system: str
-    """As the kernel calls it: ``ext4``, ``nfs4``, ``tmpfs``."""
+    """As the kernel calls it: ``ext4``, ``nfs4``, ``tmpfs``; empty where it is not known."""
 
     is_network: bool = False
     is_in_memory: bool = False

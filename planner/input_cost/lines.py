@@ -16,7 +16,7 @@ _ALIKE = 0.02
 def data_facts(speed: DataSpeed) -> Iterator[tuple[str, str]]:
     """Give what was measured of a folder of data as names and texts."""
     yield "data", printable(speed.path)
-    yield "  on", f"{speed.file_system or 'an unknown file system'} ({_place(speed)})"
+    yield "  on", f"{_kind(speed.file_system)} ({_place(speed)})"
     if speed.num_files is not None:
         yield "  files", f"{speed.num_files}, {format_bytes(speed.num_bytes)}"
     if speed.cold:
@@ -32,10 +32,14 @@ def data_facts(speed: DataSpeed) -> Iterator[tuple[str, str]]:
         yield "  a large file", text
     if speed.local is not None:
         copied = f"{format_number(speed.local.copy_files_per_s)} files/s copied"
-        local = f"{printable(speed.local.folder)} ({speed.local.file_system})"
+        local = f"{printable(speed.local.folder)} ({_kind(speed.local.file_system)})"
         free = speed.local.free_bytes
         room = "" if free is None else f", {format_bytes(free)} free"
         yield "  local copy", f"{local}: {copied}, {_rates(speed.local.cold)}{room}"
+
+
+def _kind(file_system: str) -> str:
+    return file_system or "an unknown file system"
 
 
 def _place(speed: DataSpeed) -> str:
@@ -72,7 +76,7 @@ def input_lines(
         times = f"epoch 1 takes {format_duration(first_s)}, a late one {format_duration(later_s)}"
     else:
         times = f"each epoch takes {format_duration(first_s)}"
-    yield f"data{where}: {printable(speed.path)} on {speed.file_system}, {times}{alone}"
+    yield f"data{where}: {printable(speed.path)} on {_kind(speed.file_system)}, {times}{alone}"
     if cost.copy_s is None:
         return
     local = speed.local
