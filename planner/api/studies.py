@@ -77,7 +77,7 @@ def get_record(study_id: int, *, db: str = "planner.db") -> StudyRecord:
     Example:
         >>> from planner.api import studies
         >>> studies.get_record(3).outcomes  # doctest: +SKIP
-        {'ok': 55, 'oom': 6}
+        {'ok': 55, 'out_of_memory': 6}
 
     Raises:
         NoPlanError: None has this number.
