@@ -14,17 +14,17 @@ RATE_BYTES_PER_S = 100e6 / 8
 
 @pytest.fixture
 def probe(ddlplan, testbed):
-    def start(bed, *arguments):
+    def do(bed, *arguments, begin=ddlplan.run):
         file = bed.write_host_file(ddlplan.folder / "hosts")
         words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
-        return ddlplan.start("probe", "--hosts", file, *words)
+        return begin("probe", "--hosts", file, *words)
 
-    return start
+    return do
 
 
 def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, testbed, probe):
     bed = testbed(2, rate="100mbit", quotas=(None, 0.5))
-    ended = ddlplan.end(probe(bed, "--json"))
+    ended = probe(bed, "--json")
     assert ended.code == 0, ended.err
     first, second = ended.document["data"]
     assert [first["node"], second["node"]] == ["node1", "node2"]
@@ -44,7 +44,7 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     # Others may have had the cores: then it is too slow, or what the limit lets through at once
     # after a pause makes it too fast.
     while not 0.6 < rates[-1] < 1.2 and len(rates) < 3:
-        again = ddlplan.end(probe(bed, "--json"))
+        again = probe(bed, "--json")
         assert again.code == 0, again.err
         rates.append(again.document["data"][0]["links"][0]["bytes_per_s"] / RATE_BYTES_PER_S)
     assert 0.6 < rates[-1] < 1.2, rates
@@ -52,7 +52,7 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
 
 def test_quick_probe_is_a_table_of_hosts_and_measures_nothing(ddlplan, testbed, probe):
     bed = testbed(2)
-    ended = ddlplan.end(probe(bed, "--quick"))
+    ended = probe(bed, "--quick")
     assert ended.code == 0, ended.err
     assert [line.split()[0] for line in ended.out.splitlines()] == ["HOST", "node1", "node2"]
     assert max(map(len, ended.out.splitlines())) <= 80
@@ -63,7 +63,7 @@ def test_host_whose_mpi_is_broken_ends_it_before_anything_is_started(ddlplan, te
     (library,) = Path(sys.prefix, "lib").glob("libmpi.so.*")
     hidden = bed.hosts[1].run(["mount", "--bind", "/dev/null", str(library)])
     assert hidden.returncode == 0, hidden.stderr
-    ended = ddlplan.end(probe(bed, "--quick", "--json"))
+    ended = probe(bed, "--quick", "--json")
     assert ended.code == ended.document["error"]["code"] == 4
     assert ended.errors[0].startswith("error: MPI ranks: ")
     assert ddlplan.listing() == ["hosts"]
@@ -74,7 +74,7 @@ def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_mea
     ddlplan, testbed, probe
 ):
     bed = testbed(3, rate="20mbit")
-    process = probe(bed, "--json")
+    process = probe(bed, "--json", begin=ddlplan.start)
     ddlplan.wait_until(lambda: probes_stored(ddlplan) == 3, "a probe of each host")
     lines = bed.hosts[2].command_lines().items()
     (rank,) = (pid for pid, words in lines if "planner.cluster_tuning.rank" in words)

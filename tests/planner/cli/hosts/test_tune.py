@@ -28,9 +28,9 @@ def know_hosts(command, tuned_folder, names):
             store.machines.save_probe(replace(known, node=name))
 
 
-def tune(command, bed, case, *arguments):
+def tune(begin, command, bed, case, *arguments):
     file = bed.write_host_file(command.folder / "hosts")
-    return command.start(
+    return begin(
         *("tune", "--use-case", f"{CASES}:{case}", "--hosts", file, "--ssh-config"),
         *(bed.ssh_config, "--allow-run-as-root", "--strategies", "sequential,threads"),
         *("--json", *arguments),
@@ -49,7 +49,7 @@ def tuned_hosts(_testbed_is_possible, tmp_path_factory, tuned_folder, command_li
     command = command_line(folder)
     with Testbed(3, quotas=(None, None, 1.0)) as bed:
         know_hosts(command, tuned_folder, ["node1", "node2", "node3"])
-        ended = command.end(tune(command, bed, "FailsOnNode3", *SHORT))
+        ended = tune(command.run, command, bed, "FailsOnNode3", *SHORT)
         left_over = bed.left_over()
     assert ended.code == 0, ended.err
     return command, ended, left_over
@@ -112,7 +112,7 @@ def test_nothing_is_left_running(tuned_hosts):
 def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
-    process = tune(ddlplan, bed, "Steady", "--budget", "40s", "--trials", 2)
+    process = tune(ddlplan.start, ddlplan, bed, "Steady", "--budget", "40s", "--trials", 2)
     known = ["defaults"]
     ddlplan.wait_until(
         lambda: roles(ddlplan, "node1")[:1] == roles(ddlplan, "node2") == known, "both baselines"
@@ -132,7 +132,7 @@ def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_fold
 def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
-    process = tune(ddlplan, bed, "Steady", "--budget", "3m")
+    process = tune(ddlplan.start, ddlplan, bed, "Steady", "--budget", "3m")
     ddlplan.wait_until(
         lambda: (roles(ddlplan, "node1") and roles(ddlplan, "node2")) or process.poll() is not None,
         "a trial on each host",
@@ -148,7 +148,7 @@ def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testb
 def test_host_that_cannot_be_reached_ends_it_before_anything_is_started(ddlplan, testbed):
     bed = testbed(2)
     bed.hosts[1].stop_sshd()
-    ended = ddlplan.end(tune(ddlplan, bed, "Steady"))
+    ended = tune(ddlplan.run, ddlplan, bed, "Steady")
     assert ended.code == ended.document["error"]["code"] == 4
     assert "node2" in ended.errors[0]
     assert ddlplan.listing() == ["hosts"]

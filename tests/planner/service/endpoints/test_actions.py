@@ -17,6 +17,7 @@ from filled_store import fill
 from serving import Serving, check_answer, serving
 from training_samples import JOB
 
+from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_identity import ProcessIdentity
 from planner.records.job_record import JobKind
 from planner.store import Store
@@ -317,8 +318,10 @@ def test_the_queue_ends_somewhere(tmp_path, own_locks):
 
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
     fill(tmp_path / "planner.db")
-    with serving(tmp_path, "--allow-actions", "--use-case", STEADY) as server:
-        job = server.ask("/api/v1/jobs/tune", body={"use_case": STEADY, "budget": "10m"}).data
+    theirs = Occupant.of_this_process("a search")  # for whose end the job waits
+    alone = timing_alone(theirs, waits=True, on_wait=print, on_trouble=pytest.fail)
+    with alone, serving(tmp_path, "--allow-actions") as server:
+        job = server.ask("/api/v1/jobs/probe", body={"quick": False}).data
         waiting = server.ask("/api/v1/jobs/probe", body={"quick": True}).data
         before = {path: server.ask(path).data for path in stable_paths(server)}
         server.stop(signal.SIGKILL)
