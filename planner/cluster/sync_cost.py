@@ -103,11 +103,9 @@ class SyncCostModel:
         other.
 
         Args:
-            hosts: In the order of the ring; all were measured.
+            hosts: Two at least, in the order of the ring; all were measured.
             gradient_bytes: Of each host.
         """
-        if len(hosts) < 2:
-            return 0.0
         load, hops = self._algorithm.load(len(hosts)), self._algorithm.hops(len(hosts))
         on_wire = self._on_wire(gradient_bytes)
         buckets = math.ceil(gradient_bytes / BUCKET_BYTES)
@@ -129,8 +127,6 @@ class SyncCostModel:
 
     def exposed_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
         """Give the time of the last bucket, which no computing overlaps."""
-        if len(hosts) < 2:
-            return 0.0
         return self.wire_s(hosts, min(gradient_bytes, BUCKET_BYTES)) + _AGREEING_S
 
     def update_s(self, gradient_bytes: int) -> float:

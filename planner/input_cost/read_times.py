@@ -122,12 +122,10 @@ def cache_hits(room_bytes: float, num_bytes: float) -> float:
 
 
 def _seconds(rates: Sequence[ReadRate], readers: int) -> float:
-    """Give the seconds for each file of all readers together; 0 where nothing was measured.
+    """Give the seconds for each file of all readers together.
 
     Between two measured numbers of readers the rate is on a line, beyond them it stays.
     """
-    if not rates:
-        return 0.0
     for low, high in pairwise(rates):
         if low.readers <= readers <= high.readers:
             part = (readers - low.readers) / (high.readers - low.readers)

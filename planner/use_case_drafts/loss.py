@@ -118,7 +118,7 @@ def _without_division(
     ]  # fmt: skip
 
 
-def _as_pair(body: Sequence[ast.stmt], batch: ast.expr, model: str | None) -> list[ast.stmt] | None:
+def _as_pair(body: Sequence[ast.stmt], batch: ast.expr, model: str) -> list[ast.stmt] | None:
     """Write a step as a function of output and target, where it is one."""
     match batch:
         case ast.Tuple(elts=[ast.Name(id=inputs), ast.Name(id=target)]) if inputs != target:
@@ -127,7 +127,7 @@ def _as_pair(body: Sequence[ast.stmt], batch: ast.expr, model: str | None) -> li
             return None
     body = deepcopy(list(body))
     calls = [c for c in calls_in(body) if isinstance(c.func, ast.Name) and c.func.id == model]
-    if len(calls) != 1 or len(_reads(body, model or "")) != 1 or len(_reads(body, inputs)) != 1:
+    if len(calls) != 1 or len(_reads(body, model)) != 1 or len(_reads(body, inputs)) != 1:
         return None
     (call,) = calls
     if call.keywords or [last_name(one) for one in call.args] != [inputs]:

@@ -183,12 +183,11 @@ def trial_plot(trials: Sequence[TrialPoint], *, title: str, x_title: str, y_titl
         beside(y_axis, left, x_axis.end, y_title),
         path("spread", spread),
     ]
-    steps, before = "", None
+    steps = ""
     for one in trials:
         if one.best is not None:
             x, y = x_axis.at(one.x), y_axis.at(one.best)
-            steps += f"M{x:.1f} {y:.1f}" if before is None else f"H{x:.1f}V{y:.1f}"
-            before = one.best
+            steps += f"H{x:.1f}V{y:.1f}" if steps else f"M{x:.1f} {y:.1f}"
     parts.append(path("best", steps))
     for kind, was_ended in (("dots slow", True), ("dots", False)):
         dots = "".join(

@@ -51,17 +51,17 @@ def subsets_figure(choice: NodeChoice) -> Figure:
 
 def gains_figure(choice: NodeChoice) -> Figure | None:
     """Show what each host adds to the job, or would add; ``None`` where that is not known."""
-    known = [one for one in choice.gains if one.gain is not None]
+    known = [(one, 100 * one.gain) for one in choice.gains if one.gain is not None]
     if not known:
         return None
     marks = [
         Mark(
             label=one.host,
-            value=100 * (one.gain or 0.0),
-            text=f"{100 * (one.gain or 0.0):+.0f} %" + ("" if one.is_used else ", left out"),
+            value=percent,
+            text=f"{percent:+.0f} %" + ("" if one.is_used else ", left out"),
             is_model=not one.is_used,
         )
-        for one in known
+        for one, percent in known
     ]
     return Figure(
         title="What each host is worth",
@@ -70,8 +70,8 @@ def gains_figure(choice: NodeChoice) -> Figure | None:
         ),
         columns=("host", "used", "adds"),
         rows=[
-            (one.host, "yes" if one.is_used else "no", f"{100 * (one.gain or 0.0):+.1f} %")
-            for one in known
+            (one.host, "yes" if one.is_used else "no", f"{percent:+.1f} %")
+            for one, percent in known
         ],
         note="Samples/s with the host over those without it. Hollow points are hosts left out.",
     )
