@@ -1,4 +1,4 @@
-"""Measured values and durations as text and in JSON, and durations read from the command line."""
+"""Counts, values and durations as text and in JSON, and durations read from the command line."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ _ROUNDING = 1e-6
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[a-z]*)", re.ASCII)
+
+
+def format_count(count: int, noun: str) -> str:
+    """Write how many there are: ``1 epoch``, ``2 epochs``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def format_bytes(size_bytes: int | None) -> str:

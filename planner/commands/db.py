@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.errors import StoreCorruptError
+from planner.quantities import format_count
 from planner.report.databases import (
     COPY_COLUMNS,
     TABLE_COLUMNS,
@@ -37,10 +38,9 @@ def check(db: str, out: Output) -> None:
     for fault in record.faults:
         out.write_line(fault)
     if record.faults:
-        count = len(record.faults)
+        count = format_count(len(record.faults), "fault")
         raise StoreCorruptError(
-            f"database {record.name}: {count} {'fault' if count == 1 else 'faults'}: restore a "
-            "copy, or choose another with --db"
+            f"database {record.name}: {count}: restore a copy, or choose another with --db"
         )
     out.write_line(f"{record.name}: {record.rows} rows, all of them whole")
     out.finish(check_json(record))

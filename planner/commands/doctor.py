@@ -15,6 +15,7 @@ from launch.system.durable_files import explain_os_error
 from planner.errors import NoDatabaseError, StoreError
 from planner.jobs.hosts import HostAccess
 from planner.plans.software import find_version
+from planner.quantities import format_count
 from planner.records.job_record import JobKind
 from planner.report.output import Output
 from planner.report.table import Column
@@ -102,7 +103,7 @@ def _hardware(findings: FindingFactory) -> Iterator[Finding]:
 def _database(findings: FindingFactory, db: str) -> Finding:
     try:
         with Store.open(db, create=False) as store:
-            return findings.ok("database", f"{db}, {len(store.plans.find())} plans")
+            return findings.ok("database", f"{db}, {format_count(len(store.plans.find()), 'plan')}")
     except NoDatabaseError:
         return findings.ok("database", f"{db}, will be made by the first tune")
     except StoreError as error:

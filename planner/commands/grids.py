@@ -6,6 +6,7 @@ from pathlib import Path
 
 from planner.api import grids
 from planner.commands.tune import show_here
+from planner.quantities import format_count
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.tuning.tune_request import TuneRequest
@@ -14,7 +15,8 @@ from planner.tuning.tune_request import TuneRequest
 def export_grid(db: str, out: Output, use_case: str, node: str | None, path: Path) -> None:
     """Write trials to a file, and say how many."""
     grid = grids.export(use_case, path, node, db=db)
-    out.write_line(f"{len(grid.results)} trials of {use_case} on {grid.node.node}: {path}")
+    trials = format_count(len(grid.results), "trial")
+    out.write_line(f"{trials} of {use_case} on {grid.node.node}: {path}")
     out.finish(
         {
             "file": str(path),

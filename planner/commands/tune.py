@@ -13,7 +13,7 @@ from planner.api.tuning import tune as tune_request
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.stored_plan import ComparedPlan, StoredPlan
-from planner.quantities import format_duration, interval_json, with_ends
+from planner.quantities import format_count, format_duration, interval_json, with_ends
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.nodes import PLAN_COLUMNS, failure_json, links_json, plan_row, write_network
@@ -130,14 +130,14 @@ def _print_plan(
     for name, text in _not_raced(outcome):
         out.write_fact(name, text)
     if (lost := outcome.lost_in_turns) > 0:
-        plans = "1 plan" if lost == 1 else f"{lost} plans"
+        plans = format_count(lost, "plan")
         out.write_fact("others", f"{plans} that looked faster in a line above lost in turns")
     for name, value in objective_facts(stored):
         out.write_fact(name, value)
     for name, text in _larger_batch(outcome):
         out.write_fact(name, text)
     if outcome.compile_s is not None:
-        charged = f"charged over {outcome.epochs} epochs"
+        charged = f"charged over {format_count(outcome.epochs, 'epoch')}"
         out.write_fact(
             "compiling", f"{outcome.compile_s:.1f} s once, {charged} where plans were compared"
         )

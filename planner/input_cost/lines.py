@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from planner.input_cost.epochs import InputCost
-from planner.quantities import format_bytes, format_duration, format_number, printable
+from planner.quantities import format_bytes, format_count, format_duration, format_number, printable
 from probes.hardware import DataSpeed, ReadRate
 
 _ALIKE = 0.02
@@ -93,7 +93,7 @@ def input_lines(
             "from memory, or what is decoded from the disk"
         )
     else:
-        count = "1 epoch" if paid == 1 else f"{paid} epochs"
+        count = format_count(paid, "epoch")
         advice = ""
         if epochs is not None:
             advice = ": copy them" if paid <= epochs else ": not for this training"

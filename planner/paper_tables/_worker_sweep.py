@@ -9,6 +9,7 @@ from itertools import accumulate
 
 from launch.reports import EpochDone
 from planner.paper_tables._values import Cell, MeasuredPoint, TableColumn
+from planner.quantities import format_count
 from planner.sweeps.findings import ACCURACY, PointFigures, all_figures, why_no_speedup
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord
 from planner.trials.result import Outcome
@@ -123,8 +124,8 @@ class WorkerSweep:
         best, target = best_accuracy(one.point.epochs), self.target or TARGETS[-1]
         if best >= target:
             return "too few turns counted"
-        epochs = len(one.point.epochs)
-        return f"{100 * best:.0f} % after {epochs} epochs, and {100 * target:g} % is to be reached"
+        epochs = format_count(len(one.point.epochs), "epoch")
+        return f"{100 * best:.0f} % after {epochs}, and {100 * target:g} % is to be reached"
 
 
 def time_to_accuracy(epochs: Sequence[EpochDone], target: float) -> float | None:

@@ -35,6 +35,7 @@ from planner.paper_tables._worker_sweep import (
     WorkerSweep,
     begins_with_one_worker,
 )
+from planner.quantities import format_count
 from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.findings import share_interval
 from planner.sweeps.sweep_record import SweepRecord
@@ -280,7 +281,7 @@ def _training_curves(
 
 
 def _describe(line: Line) -> str:
-    epochs = "1 epoch" if line.epochs == 1 else f"{line.epochs} epochs"
+    epochs = format_count(line.epochs, "epoch")
     return f"batch {line.batch}, {epochs}{', ' * bool(line.numerics)}{line.numerics}"
 
 

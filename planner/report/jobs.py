@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from planner.plans.stored_plan import utc_now
-from planner.quantities import format_duration, format_interval, format_number
+from planner.quantities import format_count, format_duration, format_interval, format_number
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import (
     ContenderStanding,
@@ -145,7 +145,7 @@ def _standing(one: ContenderStanding) -> tuple[str, str]:
 
 
 def _search_line(search: SearchProgress) -> str:
-    parts = [search.doing, f"{search.trials} trials"]
+    parts = [search.doing, format_count(search.trials, "trial")]
     if search.best_samples_per_s is not None:
         parts.append(f"best {format_number(search.best_samples_per_s)}/s")
     if search.left_s is not None:

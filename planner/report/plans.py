@@ -14,6 +14,7 @@ from planner.plans.objective import describe_objective
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import (
     format_bytes,
+    format_count,
     format_duration,
     format_interval,
     format_number,
@@ -90,8 +91,8 @@ def plan_facts(
 ) -> list[tuple[str, str]]:
     """Give a plan with its evidence as names and texts; ``reasons`` say why it is stale."""
     throughput = stored.throughput_samples_per_s
-    count, gpu = throughput.count, format_bytes(stored.peak_device_memory_bytes)
-    measured = "1 measurement" if count == 1 else f"{count} measurements"
+    gpu = format_bytes(stored.peak_device_memory_bytes)
+    measured = format_count(throughput.count, "measurement")
     results = [trial.result for trial in trials]
     rate = f"{format_range(throughput)} samples/s, from {measured}"
     facts = [
@@ -270,5 +271,4 @@ def _step_time(stored: StoredPlan) -> str:
 def _evidence(trials: Sequence[StoredTrial]) -> str:
     outcomes = Counter(trial.result.outcome.value for trial in trials)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
-    noun = "trial" if len(trials) == 1 else "trials"
-    return f"{len(trials)} {noun} of study {trials[0].study_id}: {counts}"
+    return f"{format_count(len(trials), 'trial')} of study {trials[0].study_id}: {counts}"

@@ -9,7 +9,7 @@ from math import isfinite
 from launch.noise_scale.estimate import NoiseScale
 from launch.reports import EpochDone
 from planner.plans.stored_plan import iso_utc, utc_now
-from planner.quantities import format_bytes, format_duration, format_number
+from planner.quantities import format_bytes, format_count, format_duration, format_number
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage, UsageCurve
 from planner.report.plan_line import describe_plan
@@ -121,7 +121,7 @@ def run_facts(record: TrainingRecord) -> list[tuple[str, str]]:
         ("state", f"{record.state}: {record.error}" if record.error else str(record.state)),
         ("started", f"{record.started_at:%Y-%m-%d %H:%M:%S} UTC on {record.machine}"),
         ("time", _duration(record)),
-        ("epochs", f"{_epochs(record)}, {record.steps} steps"),
+        ("epochs", f"{_epochs(record)}, {format_count(record.steps, 'step')}"),
         ("speed", _speed(record)),
         *_noise(record),
         ("run directory", record.run_directory),
@@ -158,7 +158,7 @@ def noise_span(noise: NoiseScale) -> str:
 
 def describe_noise(noise: NoiseScale) -> str:
     """Describe a noise scale: its value, the number of its measurements, and its caveat."""
-    basis = f"after {noise.measurements} measurements"
+    basis = f"after {format_count(noise.measurements, 'measurement')}"
     if noise.scale is None:
         return f"unclear {basis}: the mean gradient is not clearly above its noise"
     span = noise_span(noise).rstrip("?")

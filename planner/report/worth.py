@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from planner.quantities import (
+    format_count,
     format_duration,
     format_interval,
     format_number,
@@ -65,9 +66,8 @@ def worth_text(worth: PlanWorth, terminal: Terminal) -> str:
 
 def worth_facts(worth: PlanWorth) -> list[tuple[str, str]]:
     """Give what is said in a line each."""
-    took = (
-        f"{format_duration(worth.tuning_s)} in {worth.num_trials} trials, their preparation apart"
-    )
+    trials = format_count(worth.num_trials, "trial")
+    took = f"{format_duration(worth.tuning_s)} in {trials}, their preparation apart"
     facts = [("tuning took", took)]
     if apart := [one.name for one in worth.baselines if not one.in_turns]:
         facts.append(("estimated", f"speedup over {', '.join(apart)}: {_NOT_IN_TURNS}"))

@@ -22,6 +22,7 @@ from launch.scripts.rank_steps import StepSeen
 from launch.scripts.recognition import MOST_SMALL_STEPS, check_losses
 from launch.scripts.running_script import RunningScript
 from launch.scripts.whole_run import WholeRun
+from planner.quantities import format_count
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
@@ -155,7 +156,7 @@ class ScriptContender:
         seen = self._script.recognised
         samples = None if seen is None else seen.whole_samples
         if seen is not None and samples not in (None, self._plan.node_batch):
-            ranks = "1 rank" if seen.ranks == 1 else f"{seen.ranks} ranks"
+            ranks = format_count(seen.ranks, "rank")
             remedy = (
                 "the script does not follow {batch}, or another placeholder changes its batch"
                 if BATCH in self._plan.options

@@ -8,6 +8,7 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_count
 from planner.sweeps.sweep_record import SweepSetting
 from probes.hardware import Hardware
 
@@ -52,7 +53,7 @@ def _make_setting(count: int, node: Hardware) -> SweepSetting:
             devices=cuda_devices(gpus[:count]),
             node_batch=count,
         )
-        return SweepSetting(label=_count(count, "GPU"), plan=plan)
+        return SweepSetting(label=format_count(count, "GPU"), plan=plan)
     plan = Plan(
         strategy="sequential" if count == 1 else "processes",
         processes=count,
@@ -60,13 +61,9 @@ def _make_setting(count: int, node: Hardware) -> SweepSetting:
         node_batch=count,
         allocator="retain",
     )
-    return SweepSetting(label=_count(count, "worker"), plan=plan)
+    return SweepSetting(label=format_count(count, "worker"), plan=plan)
 
 
 def _powers(most: int) -> list[int]:
     """Give 1, 2, 4 and so on below a number, and the number."""
     return sorted({*(1 << power for power in range(most.bit_length())), most})
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import NormalDist
 
-from planner.quantities import format_number
+from planner.quantities import format_count, format_number
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint
 from planner.trials.comparison import compare_results, ratio_interval
 from planner.trials.drift import drift_deviation, rate_interval
@@ -276,7 +276,7 @@ def _describe_fall(
     each = [f"{value} with {label}" for label, value in values.items()]
     return (
         f"accuracy falls from batch {start} on at this learning rate{_rate(sweep)} and with "
-        f"seed {sweep.record.seed}: after {_epochs(sweep)} "
+        f"seed {sweep.record.seed}: after {format_count(sweep.record.epochs, 'epoch')} "
         + "; ".join(each if len(each) > 1 else values.values())
     )
 
@@ -353,11 +353,6 @@ def _seconds(time_s: Interval) -> str:
     values = (time_s.median, time_s.low, time_s.high)
     median, low, high = (format_number(value) for value in values)
     return f"{median} s ({low} to {high})"
-
-
-def _epochs(sweep: StoredSweep) -> str:
-    count = sweep.record.epochs
-    return "1 epoch" if count == 1 else f"{count} epochs"
 
 
 def _rate(sweep: StoredSweep) -> str:

@@ -12,7 +12,7 @@ from launch.strategies import load_strategy
 from planner.errors import NoPlanError
 from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
-from planner.quantities import format_range
+from planner.quantities import format_count, format_range
 from planner.trials.comparison import PairNoise, compare_results
 from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Outcome, Role, TrialResult
@@ -288,7 +288,7 @@ def _warn_unmeasured(findings: Findings) -> str | None:
     plans = {result.plan for result in finalists} - measured
     if not plans or not measured:
         return None
-    which = "1 plan" if len(plans) == 1 else f"{len(plans)} plans"
+    which = format_count(len(plans), "plan")
     return f"{which} had no turn in the final and may be faster: raise --budget"
 
 

@@ -22,6 +22,7 @@ from launch.scripts.whole_run import WholeRun
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
 from planner.plans.software import current_software
+from planner.quantities import format_count
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.outside_writes import warn_of_outside_writes
@@ -235,7 +236,7 @@ class ScriptTrials:
         self._own_plan = plans.defaults_plan
         if not self.sees_batch:
             counted = plans.defaults_plan.node_batch
-            steps += f": a step counts as {counted} {'sample' if counted == 1 else 'samples'}"
+            steps += f": a step counts as {format_count(counted, 'sample')}"
         self._own_losses = self._watched.first_losses
         if "model" in self._script.patches and not self.has_losses:
             raise ScriptRefusedError(

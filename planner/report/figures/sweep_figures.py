@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.quantities import format_interval, format_range
+from planner.quantities import format_count, format_interval, format_range
 from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
 from planner.report.figures.figure import Figure
 from planner.sweeps.findings import PointFigures, all_figures, percent
@@ -66,7 +66,7 @@ def _accuracy_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Fig
         figures,
         lambda one: one.accuracy and one.accuracy.scaled(100),
         lambda shown: percent(shown.scaled(0.01)),
-        title=f"Accuracy on the test set after {_epochs(sweep)}",
+        title=f"Accuracy on the test set after {format_count(sweep.record.epochs, 'epoch')}",
         y_title="% right",
         from_zero=False,
         note=f"Bars are 95 % intervals of a share of {samples} test samples, after one training "
@@ -80,7 +80,7 @@ def _loss_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure 
         figures,
         lambda one: one.loss,
         format_range,
-        title=f"Loss on the test set after {_epochs(sweep)}",
+        title=f"Loss on the test set after {format_count(sweep.record.epochs, 'epoch')}",
         y_title="loss",
         from_zero=False,
         note=f"After one training each with seed {sweep.record.seed}, which shows no interval.",
@@ -153,8 +153,3 @@ def _cell(found: Interval | float | None, text: Callable[[Interval], str]) -> st
     if isinstance(found, Interval):
         return text(found)
     return "" if found is None else f"{found:.4g}"
-
-
-def _epochs(sweep: StoredSweep) -> str:
-    count = sweep.record.epochs
-    return "1 epoch" if count == 1 else f"{count} epochs"

@@ -25,3 +25,9 @@ def test_scale_that_is_not_known_is_called_unclear():
     unclear = replace(NOISE, scale=None, low=None, high=None)
     assert noise_span(unclear) == "unclear"
     assert "not clearly above its noise" in describe_noise(unclear)
+
+
+def test_single_measurement_is_called_one():
+    """A training of one step was told that its scale is unclear after "1 measurements"."""
+    unclear = replace(NOISE, scale=None, low=None, high=None, measurements=1)
+    assert describe_noise(unclear).startswith("unclear after 1 measurement: ")

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from planner.quantities import format_bytes, format_interval, format_number, is_uncertain
+from planner.quantities import (
+    format_bytes,
+    format_count,
+    format_interval,
+    format_number,
+    is_uncertain,
+)
 from probes.timing import Interval
 
 
@@ -32,6 +38,11 @@ def test_sizes_have_three_figures_and_a_unit(size, shown):
 )
 def test_numbers_have_three_figures(value, shown):
     assert format_number(value) == shown
+
+
+def test_one_of_a_thing_is_singular():
+    shown = [format_count(count, "epoch") for count in (0, 1, 2)]
+    assert shown == ["0 epochs", "1 epoch", "2 epochs"]
 
 
 def test_an_interval_is_never_shown_narrower_than_it_is():
