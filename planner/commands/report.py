@@ -69,8 +69,7 @@ def _show(sections: Sequence[PaperSection], out: Output) -> None:
         for table in section.tables:
             out.write_line(table.title)
             out.write_text(partial(paper_table_text, table))
-            source = [] if table.source is None else [f"Published: {table.source}."]
-            for note in (*source, *table.notes):
+            for note in table.all_notes:
                 out.write_line(f"  {note}")
             out.write_line("")
         for plot in section.plots:

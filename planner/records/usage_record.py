@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +82,9 @@ class HostUsage:
 
     gpus: tuple[GpuUsage, ...] = ()
     """Those of the plan."""
+
+
+QUANTITIES = tuple(one.name for one in fields(HostUsage) if one.name not in ("time_s", "gpus"))
+"""Names of a host's curves."""
+
+GPU_QUANTITIES = tuple(one.name for one in fields(GpuUsage) if one.name != "uuid")

@@ -43,13 +43,13 @@ class EventLog:
 
     def find_newest(self) -> EventRecord | None:
         """Give the newest event; ``None`` where there is none."""
-        found = self._database.fetch(newest(select(events), events, None, 1), _event_from_row)
+        found = self._database.fetch(newest(select(events), events, None, 1), event_from_row)
         return found[0] if found else None
 
     def after(self, event_id: int) -> list[EventRecord]:
         """Give the events after one, oldest first."""
         query = select(events).where(events.c.id > event_id).order_by(events.c.id).limit(_MOST_READ)
-        return self._database.fetch(query, _event_from_row)
+        return self._database.fetch(query, event_from_row)
 
     def has(self, event_id: int) -> bool:
         """Whether an event is still in the log, so that `after` gives all that came later."""
@@ -57,5 +57,6 @@ class EventLog:
         return bool(self._database.fetch(query, lambda row: int(row["id"])))
 
 
-def _event_from_row(row: Mapping[str, Any]) -> EventRecord:
+def event_from_row(row: Mapping[str, Any]) -> EventRecord:
+    """Read a row of ``events``."""
     return codec.convert(row, EventRecord, source="event")

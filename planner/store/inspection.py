@@ -10,12 +10,12 @@ from sqlalchemy import Connection, Table, and_, func, select
 
 from planner.errors import StoreError
 from planner.records.database_record import CheckRecord, DatabaseRecord, TableRecord
-from planner.records.event_record import EventRecord
 from planner.records.study_record import StudyRecord
 from planner.store.databases import tables
 from planner.store.databases.database import UNREADABLE, Database
 from planner.store.databases.opening import open_database
 from planner.store.databases.tables import UtcTime, metadata
+from planner.store.event_log import event_from_row
 from planner.store.job_store import job_from_row
 from planner.store.rows import links_from_row, plan_from_row, trial_from_row
 from planner.store.sweep_store import point_from_row, sweep_from_row
@@ -32,7 +32,7 @@ _DOCUMENTS: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "sweeps": sweep_from_row,
     "sweep_points": point_from_row,
     "jobs": job_from_row,
-    "events": lambda row: codec.convert(row, EventRecord, source="event"),
+    "events": event_from_row,
     "studies": lambda row: codec.convert({**row, "facts": None}, StudyRecord, source="study"),
 }
 """How rows become values, where that can fail. Probes and facts in another release's form count as

@@ -84,7 +84,7 @@ class SweepStore:
 
 def sweep_from_row(row: Mapping[str, Any]) -> SweepRecord:
     """Read a row of ``sweeps``."""
-    return codec.convert({**row}, SweepRecord, source="sweep")
+    return codec.convert(row, SweepRecord, source="sweep")
 
 
 def point_from_row(row: Mapping[str, Any]) -> SweepPoint:

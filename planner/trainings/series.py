@@ -7,19 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from launch.reports import HostUsed
-from planner.records.usage_record import GpuUsage, HostUsage, UsageCurve
+from planner.records.usage_record import GPU_QUANTITIES, QUANTITIES, GpuUsage, HostUsage, UsageCurve
 
 MOST_POINTS = 600
 """Of a series: each is a second in the first ten minutes, a minute after ten hours. In JSON that
 is about 140 KiB for a host with a GPU."""
 
 _FIGURES = 4
-_GPU_QUANTITIES = ("utilisation", "memory_bytes", "power_w")
-_QUANTITIES = (
+_SYSTEM_QUANTITIES = (
     *("busy_cores", "machine_busy_cores", "io_wait_cores", "processes", "threads", "memory_bytes"),
     *("received_bytes_per_s", "sent_bytes_per_s"),
 )
-_STEP_QUANTITIES = ("input_wait", "sync_wait", "loss", "samples_per_s", "noise_scale")
+"""That are not those of its steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,11 @@ class UsageSeries:
             time_s=tuple(round(point.time_s, 2) for point in self._points),
             gpus=tuple(
                 GpuUsage(
-                    uuid=uuid, **{name: self._curve(f"{uuid} {name}") for name in _GPU_QUANTITIES}
+                    uuid=uuid, **{name: self._curve(f"{uuid} {name}") for name in GPU_QUANTITIES}
                 )
                 for uuid in self._gpus
             ),
-            **{name: self._curve(name) for name in (*_QUANTITIES, *_STEP_QUANTITIES)},
+            **{name: self._curve(name) for name in QUANTITIES},
         )
 
     def _halve(self) -> None:
@@ -102,9 +101,9 @@ class UsageSeries:
 
     def _amounts(self, used: HostUsed) -> Iterator[tuple[str, _Amount]]:
         use = used.use
-        values = {name: getattr(use, name) for name in _QUANTITIES}
+        values = {name: getattr(use, name) for name in _SYSTEM_QUANTITIES}
         for gpu in use.gpus:
-            values |= {f"{gpu.uuid} {name}": getattr(gpu, name) for name in _GPU_QUANTITIES}
+            values |= {f"{gpu.uuid} {name}": getattr(gpu, name) for name in GPU_QUANTITIES}
         for name, value in values.items():
             if value is not None:
                 yield name, _Amount(value * use.elapsed_s, use.elapsed_s, value)

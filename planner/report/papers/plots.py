@@ -6,20 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from planner.paper_tables._values import CurvePlot, PaperPlot, SweepPlots, UsagePlots
 from planner.quantities import format_interval
-from planner.records.usage_record import HostUsage, UsageCurve
+from planner.records.usage_record import GPU_QUANTITIES, QUANTITIES, HostUsage, UsageCurve
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
 from planner.report.figures.sweep_figures import sweep_figures
 from planner.report.figures.usage_figures import learning_figures, machine_use_figures
 from planner.report.sweeps.tables import sweep_csv
 from planner.report.table import render_csv
-
-_GPU = ("utilisation", "memory_bytes", "power_w")
-_USE = (
-    *("busy_cores", "machine_busy_cores", "io_wait_cores", "processes", "threads"),
-    *("memory_bytes", "received_bytes_per_s", "sent_bytes_per_s", "input_wait", "sync_wait"),
-    *("loss", "samples_per_s", "noise_scale"),
-)
 
 
 def paper_figures(plot: PaperPlot) -> list[Figure]:
@@ -56,13 +49,15 @@ def paper_plot_csv(plot: PaperPlot) -> str:
             if not plot.usage:
                 return ""
             most = max((len(use.gpus) for use in plot.usage.values()), default=0)
-            gpu_fields = [f"gpu{number}_{name}" for number in range(most) for name in _GPU]
+            gpu_fields = [
+                f"gpu{number}_{name}" for number in range(most) for name in GPU_QUANTITIES
+            ]
             rows = [
                 row | {"data": "generated" if label in plot.made_up else None}
                 for label, use in plot.usage.items()
                 for row in _use_rows(label, use)
             ]
-            return render_csv(rows, ("line", "time_s", *_USE, *gpu_fields, "data"))
+            return render_csv(rows, ("line", "time_s", *QUANTITIES, *gpu_fields, "data"))
 
 
 def _curve_figure(plot: CurvePlot) -> Figure:
@@ -95,9 +90,9 @@ def _curve_rows(plot: CurvePlot) -> Sequence[Sequence[str]]:
 
 
 def _use_rows(label: str, use: HostUsage) -> list[dict[str, object]]:
-    curves: dict[str, UsageCurve | None] = {name: getattr(use, name) for name in _USE}
+    curves: dict[str, UsageCurve | None] = {name: getattr(use, name) for name in QUANTITIES}
     for number, gpu in enumerate(use.gpus):
-        curves |= {f"gpu{number}_{name}": getattr(gpu, name) for name in _GPU}
+        curves |= {f"gpu{number}_{name}": getattr(gpu, name) for name in GPU_QUANTITIES}
     return [
         {"line": label, "time_s": time_s}
         | {name: curve.mean[n] for name, curve in curves.items() if curve is not None}
