@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from launch.checkpoints.folder import list_checkpoints
 from launch.errors import CheckpointError, HostUnreachableError, LaunchError
+from launch.hosts.host_line import Host
 from planner.errors import CancelledError, PlannerError, TrainingFailedError, UsageError
-
-if TYPE_CHECKING:
-    from launch.hosts.host_line import Host
-    from planner.jobs.launch_request import LaunchRequest
+from planner.jobs.launch_request import LaunchRequest
 
 _RETRY_DELAY_S = 10.0
 """What is wrong with all hosts at once, such as a switch that starts anew, may be over then."""

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from launch.checkpoints.folder import find_latest, list_checkpoints
+from launch.checkpoints.manifest import Manifest
 from launch.errors import CheckpointError
 from planner.errors import UsageError
 from planner.jobs.launch_request import LaunchRequest
-
-if TYPE_CHECKING:
-    from launch.checkpoints.manifest import Manifest
 
 
 def resolve_resume(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from launch.case_facts import CaseFacts
 from launch.errors import ScriptError
@@ -20,14 +20,11 @@ from launch.scripts.environment import (
 from launch.scripts.patches import PERSISTENCE, PINNING
 from launch.scripts.patches import WORKERS as PATCHED_WORKERS
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program, thread_choices
-from launch.strategies._base import PlanSource
+from launch.strategies._base import PlanSource, Suggest
 from planner.scripts.naming import STEP_REGEX, STRATEGY, WHOLE_RUNS
 from planner.search.space import PlanSources
 from planner.trials.result import TrialResult
-
-if TYPE_CHECKING:
-    from launch.strategies._base import Suggest
-    from probes.hardware import Hardware
+from probes.hardware import Hardware
 
 T = TypeVar("T")
 
