@@ -175,7 +175,7 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             remedy = suggest_command("tune", workload, db=db, hosts=Hosts.this_machine())
             raise make_missing_plan_error(describe_trained(use_case), f"on {node}", remedy)
         reasons = stale_reasons(stored, fingerprint=fingerprint, software=software)
-        return replace(_judge_with_trials(store, stored), stale_reasons=tuple(reasons))
+        return replace(_judge_with_trials(store, stored), stale_reasons=reasons)
 
 
 def find_best_of_each(*, db: str = "planner.db") -> list[FoundPlan]:

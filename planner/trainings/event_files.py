@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -155,8 +155,7 @@ def _scalars(epoch: EpochDone) -> Iterator[tuple[str, float]]:
         yield "samples_per_s", epoch.throughput_samples_per_s
     if epoch.validation_loss is not None:
         yield "loss/validation", epoch.validation_loss
-    metrics: Mapping[str, float] = epoch.metrics
-    for name, value in metrics.items():
+    for name, value in epoch.metrics.items():
         yield f"metrics/{name}", value
     rates = epoch.learning_rates
     for number, rate in enumerate(rates):

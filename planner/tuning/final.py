@@ -241,15 +241,15 @@ class Final:
         wanted = [(plan, role) for plan, role in compared if plan is not None]
         shares = findings.subject.shares(finalists[0], findings.current_results())
         wanted += [(plan, Role.SHARE) for plan in shares]
-        found: dict[Plan, tuple[Plan, Role]] = {}
+        found: dict[Plan, Role] = {}
         limit_s = _LARGEST_RARE_SHARE * self._request.budget_s
         for plan, role in wanted:
             is_new = plan not in (*finalists, findings.defaults_plan) and plan not in found
             part = _LARGEST_SHARE_PART if role is Role.SHARE else 1.0
             is_needed = role is Role.BASELINE and self._request.with_baseline
             if is_new and (is_needed or self._least_time_s([plan]) <= part * limit_s):
-                found[plan] = (plan, role)
-        return list(found.values())
+                found[plan] = role
+        return list(found.items())
 
     def _with_room(
         self, raced: Sequence[Plan], rare: list[tuple[Plan, Role]], needed: int

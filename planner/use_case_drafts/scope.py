@@ -18,7 +18,7 @@ from planner.use_case_drafts.code import (
 from planner.use_case_drafts.options import Option, Options, constant_of
 
 _ASKING = {"input", "exec", "eval"}
-_TAKEN = {"data"} | {name for name in vars(UseCase) if not name.startswith("_")} | {"name"}
+_TAKEN = {"data", "name", *(name for name in vars(UseCase) if not name.startswith("_"))}
 
 
 @dataclass

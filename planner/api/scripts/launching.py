@@ -179,7 +179,7 @@ def check_found(
     values = placeholder_values(program, plan)
     if missing := [one for one in program.placeholders if one not in values]:
         raise UsageError(f"plan {stored.id} has no value for {{{missing[0]}}}: run {remedy}")
-    return tuple(reasons)
+    return reasons
 
 
 def launch_script(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import ray
@@ -72,8 +73,6 @@ def main() -> None:
 
 def join(address: str, nodes: int) -> None:
     """Join a Ray that is just being started, once all its nodes are there."""
-    import time
-
     give_up = time.monotonic() + 120.0
     while True:
         try:

@@ -220,10 +220,10 @@ def _point_json(sweep: StoredSweep, one: PointFigures) -> dict[str, Any]:
     }
 
 
-def point_line(sweep_label: str, figures: PointFigures) -> str:
+def point_line(label: str, figures: PointFigures) -> str:
     """Say what came of a point, in one line."""
     point = figures.point
-    head = f"batch {point.batch:>6}  {sweep_label}"
+    head = f"batch {point.batch:>6}  {label}"
     if point.outcome is not Outcome.OK:
         return f"{head}  {str(point.outcome).replace('_', ' ')}: {point.reason}"
     parts = [head]
