@@ -26,8 +26,8 @@ def show_probe(
     out: Output,
     *,
     quick: bool,
-    data: Path | None = None,
-    waits: bool = True,
+    data: Path | None,
+    waits: bool,
 ) -> None:
     """Probe this machine, or several hosts, and show what was found."""
     with recorded_job(db, JobKind.PROBE) as job:

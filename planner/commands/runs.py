@@ -94,9 +94,7 @@ def _draw(figures: list[Figure], title: str, file: Path, out: Output) -> None:
     out.note(f"wrote {file}")
 
 
-def export_onnx(
-    out: Output, run: str, path: Path, *, data: Path | None = None, best: bool = False
-) -> None:
+def export_onnx(out: Output, run: str, path: Path, *, data: Path | None, best: bool) -> None:
     """Write the model of a run as an ONNX file; a number names a folder in ``runs/``."""
     folder = RUNS / run if run.isdecimal() else Path(run)
     with cancel_on_signals(out.warn) as cancellation, LiveDisplay(out) as display:

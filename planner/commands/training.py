@@ -40,7 +40,7 @@ class TrainingDisplay(LiveDisplay):
         epochs: Of the training.
     """
 
-    def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int = 1) -> None:
+    def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int) -> None:
         super().__init__(out, hosts, epochs=epochs)
         self._prepared: PreparedLaunch | None = None
         self._has_said_obstacle = False

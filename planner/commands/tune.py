@@ -32,7 +32,7 @@ _TOLD_APART = 0.1
 """Time before the search / that of the search, from which on a person is told of both."""
 
 
-def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: bool = True) -> None:
+def tune(request: TuneRequest, hosts: Hosts, db: str, out: Output, *, waits: bool) -> None:
     """Search on this machine or on several hosts, and show what was found."""
     with recorded_job(db, JobKind.TUNE) as job:
         with LiveDisplay(out, hosts.names) as display:

@@ -70,7 +70,7 @@ class JobFolder:
         return self.path / "command.json"
 
     @staticmethod
-    def create(record: JobRecord, jobs: Path = JOBS) -> JobFolder:
+    def create(record: JobRecord, jobs: Path) -> JobFolder:
         """Make the folder of a job, ``jobs/<id>``; jobs of another database may have that name.
 
         Raises:

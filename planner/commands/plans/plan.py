@@ -24,7 +24,7 @@ from planner.report.table import Terminal
 from planner.report.worth import worth_text
 
 
-def show_plan(db: str, out: Output, plan_id: int, html: Path | None = None) -> None:
+def show_plan(db: str, out: Output, plan_id: int, html: Path | None) -> None:
     """Show one plan with its evidence, and write a page of it where a file is named."""
     found = plans.get(plan_id, db=db)
     if html is not None:

@@ -18,9 +18,7 @@ from planner.supervision.search_listener import SearchListener
 from planner.tuning.tune_request import TuneRequest
 
 
-def tune(
-    script: TunedScript, request: TuneRequest, db: str, out: Output, *, waits: bool = True
-) -> None:
+def tune(script: TunedScript, request: TuneRequest, db: str, out: Output, *, waits: bool) -> None:
     """Search for the best plan of a script on this machine, and show what was found."""
     here = Hosts.this_machine()
     with recorded_job(db, JobKind.TUNE) as job:

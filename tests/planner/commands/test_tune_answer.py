@@ -74,7 +74,7 @@ def test_json_of_a_patched_plan_has_the_warning_that_it_changes_the_script(
     monkeypatch.setattr("planner.commands.scripts.tune.tune_script", lambda *_, **__: result)
     script = TunedScript(program=Program.parse(words, cores=2), patches=("model",))
     request = TuneRequest(workload=Workload(use_case=found.use_case), budget_s=60.0)
-    tune(script, request, str(tmp_path / "planner.db"), Output("tune", as_json=True))
+    tune(script, request, str(tmp_path / "planner.db"), Output("tune", as_json=True), waits=True)
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
     assert "changes the script itself (compile)" in warning
 
