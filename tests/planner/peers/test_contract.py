@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -182,21 +183,27 @@ TRAININGS = [
 ]
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """Names of sockets are below it."""
+    with TemporaryDirectory(prefix="p-") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize(("name", "case"), TRAININGS)
-def test_peer_that_is_installed_trains(name, case, tmp_path):
+def test_peer_that_is_installed_trains(name, case, tmp_path, short_folder):
     """As the command would start it, on use cases of numbers, one with a step of its own.
 
     So has a LightningModule, whose batches are whatever its collation makes.
     """
     peer = load_peer(name)
     case = f"{Path(__file__).parents[1] / 'steady_cases.py'}:{case}"
-    folder = Path(tempfile.mkdtemp(prefix="p-"))  # short: names of sockets are below it
     setup = make_setup(
         peer,
         workload=Workload(use_case=case),
         node_batch=8,
         loader_workers=0,
-        folder=folder,
+        folder=short_folder,
         ports=find_ports(6, is_local=True),
         mpirun=("mpirun", "--allow-run-as-root", "-n", str(1 if peer.is_one_process else 2)),
     )
@@ -209,7 +216,7 @@ def test_peer_that_is_installed_trains(name, case, tmp_path):
         for start in peer.starts(setup)
     )
     request = SupervisorRequest(
-        token=tmp_path.name, folder=str(folder), address="127.0.0.1", commands=commands
+        token=tmp_path.name, folder=str(short_folder), address="127.0.0.1", commands=commands
     )
     with PeerProcesses([SupervisedHost(host=None, request=request)]) as processes:
         training = PeerTraining(processes, start_limit_s=200, step_limit_s=60)
