@@ -91,7 +91,7 @@ class Measurement:
     """Time of all steps, where samples are means of several."""
 
     input_share: float | None = None
-    """Part of the time in which steps waited for their samples; in a race, of the turns alone."""
+    """Part of the time in which steps waited for their samples; in a race, of the turns."""
 
     disturbed: tuple[DisturbedTurn, ...] = ()
     """Its turns that others disturbed, repeated ones too; trials of earlier releases know none."""

@@ -27,8 +27,8 @@ class Pictures(Protocol):
     def pixels_name(self) -> str:
         """Give a text that names the data set and its split, and that stays when pixels change.
 
-        Pictures that were stored under the same name and another key are removed, once nobody has
-        them open.
+        Where pictures are stored under a new key, those of the same name and another key are
+        removed, but for what somebody has open.
         """
 
     def pixels_key(self) -> str:

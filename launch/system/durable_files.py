@@ -65,8 +65,14 @@ def check_in_place(path: Path) -> None:
 
 
 def _is_no_file(path: Path) -> bool:
-    """Whether there is a pipe or a device, which is written to, not replaced."""
-    return path.exists() and not path.is_file()
+    """Whether there is a pipe, a device or an open file, which is written to, not replaced.
+
+    ``/dev/stdout`` leads to ``/proc/self/fd/1``, and that to a file where stdout is redirected.
+    """
+    is_open = path.is_symlink() and any(
+        place.is_relative_to("/proc") for place in (path.parent.resolve(), path.readlink())
+    )
+    return path.exists() and (is_open or not path.is_file())
 
 
 def _beside(path: Path) -> Path:

@@ -233,6 +233,8 @@ def tune(
     if objective == TIME_TO_LOSS and replay is not None:
         raise UsageError(f"--objective {objective} and --replay: records tell no noise scale")
     found.check_objective(objective)  # before it is a job
+    if not found.is_local and replay is None:
+        found.access.require_mpirun()
 
     # Only now: what they import takes a second, and a slip of the finger is answered at once.
     from planner.tuning.tune_request import TuneRequest
@@ -257,8 +259,6 @@ def tune(
 
         replay_grid(request, replay, out)
         return
-    if not found.is_local:
-        found.access.require_mpirun()
     from planner.commands.tune import tune as tune_request
 
     tune_request(request, found, db, out, waits=not no_wait)

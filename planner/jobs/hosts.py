@@ -24,6 +24,7 @@ from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import RefusedError, UsageError
 from planner.plans.objective import TIME_TO_LOSS
+from planner.quantities import format_count
 from planner.trials.reports import Listener
 
 _ALLOCATION = "SLURM_JOB_NODELIST"
@@ -144,8 +145,8 @@ class Hosts:
         """
         if objective == TIME_TO_LOSS and not self.is_local:
             raise InvalidPlanError(
-                f"--objective {objective} and {len(self.machines)} hosts: the batch of all hosts "
-                "decides, which no host chooses alone: use it on one machine"
+                f"--objective {objective} and {format_count(len(self.machines), 'host')}: the "
+                "batch of all hosts decides, which no host chooses alone: use it on one machine"
             )
 
     def check(

@@ -99,9 +99,21 @@ def test_a_pipe_may_be_named_where_no_file_can_be_made_beside_it():
     """The story: --html /dev/stdout was refused before the work: nobody may make files in /dev."""
     reading, writing = os.pipe()
     check_page(Path(f"/dev/fd/{writing}"))
+    write_page(Path(f"/dev/fd/{writing}"), "page")
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        assert pipe.read() == b""
+        assert pipe.read() == b"page"
+
+
+def test_a_page_goes_to_the_file_to_which_a_stream_is_redirected(tmp_path):
+    """The story: it took the place of /dev/stdout, and the file stayed empty."""
+    file = tmp_path / "page.html"
+    with file.open("w") as stream:
+        link = Path(f"/dev/fd/{stream.fileno()}")
+        check_page(link)
+        write_page(link, "page")
+    assert file.read_text() == "page"
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_check_of_a_page_leaves_nothing(tmp_path):
