@@ -1,4 +1,4 @@
-"""Machine: what it is and how fast, with the plans, studies and trainings it has."""
+"""Machine: what it is and how fast, with the plans and studies it has."""
 
 from __future__ import annotations
 
