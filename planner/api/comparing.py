@@ -79,8 +79,10 @@ def compare(
     Raises:
         UsageError: There is no peer of such a name, or our plan trains on GPUs.
         NoPlanError: There is no plan for a host; the message names the command that finds one.
+        StalePlanError: A plan was made on other hardware or software.
         MachineBusyError: Something else is timed here, and ``waits`` is false.
         HostUnreachableError: A host failed its checks.
+        RefusedError: This is root, and the user has not allowed jobs on several hosts.
         UseCaseError: The use case or its data are at fault.
         TrainingFailedError: Our own training failed before anything was measured.
         CancelledError: The end was asked for before anything was measured.

@@ -20,6 +20,7 @@ def submit(kind: JobKind, request: Mapping[str, Any], *, db: str = "planner.db")
 
     Example:
         >>> from planner.api import jobs
+        >>> from planner.records.job_record import JobKind
         >>> job = jobs.submit(JobKind.TUNE, {"use_case": "simplebig"})  # doctest: +SKIP
         >>> job.state  # doctest: +SKIP
         <JobState.QUEUED: 'queued'>

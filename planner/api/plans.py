@@ -232,6 +232,7 @@ def import_document(document: Mapping[str, Any], *, db: str = "planner.db") -> F
 
     Example:
         >>> import json
+        >>> from pathlib import Path
         >>> from planner.api import plans
         >>> document = json.loads(Path("plan.json").read_text())  # doctest: +SKIP
         >>> plans.import_document(document).stored.id  # doctest: +SKIP

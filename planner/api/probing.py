@@ -76,12 +76,14 @@ def probe(
         quick: Measure nothing, below 2 s on this machine.
         data: Folder of data whose reading is measured too, on each host.
         listener: Receives what is going on.
-        cancellation: Ends a probe of several hosts; one of this machine takes 10 s at most.
+        cancellation: Ends the waiting, and a probe of several hosts. One of this machine runs to
+            its end: 10 s at most, and 40 s more where data are measured.
         waits: Whether to wait while something else is timed on a machine, or a training runs.
 
     Raises:
         MachineBusyError: That is so, and ``waits`` is false.
         HostUnreachableError: A host failed its checks, or none could be probed.
+        RefusedError: This is root, and the user has not allowed jobs on several hosts.
         StoreError: The database cannot be used.
         CancelledError: The end was asked for.
     """

@@ -50,11 +50,12 @@ def sweep(
     cancellation: Cancellation | None = None,
     waits: bool = True,
 ) -> SweepResult:
-    """Train every batch on every device setting of this machine, and store each point as it ends.
+    """Train every batch on every device setting of this machine.
 
     Every point is the training that a launch runs, from the same seed. The settings of a batch take
-    turns of about half a second, so that what slows the machine slows all of them. A sweep that was
-    ended goes on with the points that are missing.
+    turns of about half a second, so that what slows the machine slows all of them. Their points are
+    stored when all of them have ended, one that fails at once. A sweep that was ended goes on with
+    the points that are missing.
 
     Example:
         >>> from planner.api import SweepRequest, make_workload, sweeps

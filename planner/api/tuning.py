@@ -115,7 +115,9 @@ def tune(
         UseCaseError: The use case or its data are at fault.
         HostUnreachableError: A host failed its checks, before anything was started.
         NoPlanError: No trial succeeded; or the noise scale that the objective needs is not known.
-        InvalidPlanError: The objective is none for several hosts.
+        InvalidPlanError: The objective is none for several hosts, a batch has more samples than
+            the data, the budget holds no comparison of two plans, or a strategy cannot run here.
+        RefusedError: This is root, and the user has not allowed jobs on several hosts.
         StoreError: The database cannot be used.
         CancelledError: The search was cancelled before any trial had succeeded.
     """

@@ -36,6 +36,12 @@ def check_use_case(
 ) -> CheckedUseCase:
     """Load a use case and its data in a process of its own, and try a batch.
 
+    Example:
+        >>> from planner.api import make_workload
+        >>> from planner.api.use_cases import check_use_case
+        >>> check_use_case(make_workload("case.py:Case")).facts.has_weights  # doctest: +SKIP
+        False
+
     Args:
         workload: The use case, with its data.
         listener: Receives progress.
@@ -46,11 +52,6 @@ def check_use_case(
             not add up.
         LaunchError: The process that tried it was ended from outside.
         CancelledError: It was cancelled.
-
-    Example:
-        >>> from launch.use_cases import make_workload
-        >>> check_use_case(make_workload("case.py:Case")).facts.has_weights  # doctest: +SKIP
-        False
     """
     warnings: list[str] = []
 
