@@ -139,7 +139,7 @@ def launch(
 
     Example:
         >>> from planner.api import CheckpointConfig, LaunchRequest, launch, make_workload
-        >>> workload = make_workload("simplebig", data="photos")
+        >>> workload = make_workload("simplebig")
         >>> checkpoint = CheckpointConfig(folder="checkpoints")
         >>> request = LaunchRequest(workload=workload, epochs=3, checkpoint=checkpoint)
         >>> result = launch(request)  # doctest: +SKIP

@@ -97,7 +97,7 @@ def tune(
 
     Example:
         >>> from planner.api import TuneRequest, make_workload, tune
-        >>> workload = make_workload("simplebig", data="photos")
+        >>> workload = make_workload("simplebig")
         >>> result = tune(TuneRequest(workload=workload, budget_s=300))  # doctest: +SKIP
         >>> result.plan.throughput_samples_per_s.median  # doctest: +SKIP
         61.3
