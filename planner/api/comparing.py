@@ -77,7 +77,7 @@ def compare(
         waits: Whether to wait while something else is timed on this machine, or a training runs.
 
     Raises:
-        UsageError: There is no peer of such a name, or our plan trains on GPUs.
+        UsageError: There is no peer of such a name, no mpirun, or our plan trains on GPUs.
         NoPlanError: There is no plan for a host; the message names the command that finds one.
         StalePlanError: A plan was made on other hardware or software.
         MachineBusyError: Something else is timed here, and ``waits`` is false.
@@ -90,6 +90,7 @@ def compare(
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     for name in request.peers:
         load_peer(name)
+    hosts.access.require_mpirun()
     ours = _launch_request(request, db, hosts, listener, cancellation)
     prepared = prepare_launch(
         ours,

@@ -158,7 +158,7 @@ def launch(
         NoPlanError: There is no plan for a host; the message names the command that finds one.
         StalePlanError: A host's plan was made on other hardware or software.
         InvalidPlanError: The hosts cannot take the global batch.
-        UsageError: The options of checkpoints do not fit together.
+        UsageError: The options of checkpoints do not fit together, or there is no mpirun.
         CheckpointError: There is no usable checkpoint, or one that would be lost.
         HostUnreachableError: A host failed its checks.
         RefusedError: This is root, and the user has not allowed that.
@@ -167,6 +167,7 @@ def launch(
         CancelledError: The training has ended because that was asked for.
     """
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    hosts.access.require_mpirun()
     launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=True)
     if (hazard := find_hazard(db)) is not None:  # it is written to while the training runs
         launcher.warn(hazard)

@@ -79,7 +79,10 @@ def report(
     folders = dict(_folder(text) for text in data or ())
     _check_names(folders, names)
     access = HostAccess(mpirun=mpirun, allow_root=allow_run_as_root)
-    access.check_mpirun()
+    if measure:
+        access.require_mpirun()
+    else:
+        access.check_mpirun()
     hosts = Hosts.this_machine(access)  # inside a Slurm allocation too
     for folder in folders.values():
         check_data(folder, hosts)

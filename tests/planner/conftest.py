@@ -213,6 +213,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory, own_locks: Path) -> Iterat
 
 
 @pytest.fixture
+def without_mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide every mpirun, also the one beside this Python."""
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+
+
+@pytest.fixture
 def cases() -> Path:
     """The file of the use cases."""
     return CASES

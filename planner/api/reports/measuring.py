@@ -113,12 +113,13 @@ def measure(
         make_cancellation: Makes the cancellation of each search and each training.
 
     Raises:
-        UsageError: There is no paper of a name.
+        UsageError: There is no paper of a name, or no mpirun.
         UseCaseError: Data cannot be read; nothing was measured.
         RefusedError: This is root, and the user has not allowed that.
         StoreError: The database cannot be used.
         CancelledError: It was cancelled; what was measured by then stays.
     """
+    request.hosts.access.require_mpirun()
     request.hosts.access.check_root()
     check_location(db)
     papers = load_papers(request.papers)

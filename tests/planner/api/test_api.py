@@ -25,11 +25,13 @@ from planner.api import (
     LaunchRequest,
     PreparedLaunch,
     TuneRequest,
+    compare,
     launch,
     make_workload,
     plans,
     prepare_launch,
     probe,
+    reports,
     tune,
 )
 from planner.api.comparing import _launch_request
@@ -239,6 +241,23 @@ def test_prepared_launch_starts_nothing(folder):
     assert prepared.job.epochs == 3
     assert prepared.job.workload == steady()
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.usefixtures("tuned_here", "without_mpirun")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: launch(LaunchRequest(workload=steady()), hosts=HERE),
+        lambda: compare(CompareRequest(workload=steady(), peers=("plain",)), hosts=HERE),
+        lambda: reports.measure(reports.MeasureRequest(budget_s=0.01, hosts=HERE)),
+    ],
+    ids=["launch", "compare", "report"],
+)
+def test_machine_without_any_mpirun_is_told_before_anything_is_written(folder, call):
+    """The story: `launch` left a run directory, and the others had begun with their work."""
+    with pytest.raises(UsageError, match="no mpirun beside this Python nor on the path"):
+        call()
+    assert [path.name for path in folder.iterdir()] == ["planner.db"]
 
 
 @pytest.mark.usefixtures("tuned_here")

@@ -6,6 +6,9 @@ import sqlite3
 
 import pytest
 
+from planner.cli.app import call
+from planner.errors import UsageError
+
 CASE = """
 import torch
 class Good:
@@ -169,3 +172,16 @@ def test_what_is_not_named_is_asked_for_with_the_whole_name_of_the_command(ddlpl
 def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):
     ended = ddlplan.run("probe", "--quick", "--db", "/proc/planner.db", "--json")
     assert_refused(ended, 6, "--db")
+
+
+@pytest.mark.usefixtures("without_mpirun")
+@pytest.mark.parametrize(
+    "arguments",
+    ["launch --use-case simplebig", "compare", "report --measure --budget 1s --out made"],
+)
+def test_command_without_any_mpirun_is_refused_before_it_writes(tmp_path, monkeypatch, arguments):
+    """The story: `report` made its folder and began, and `compare` ended with exit code 1."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no mpirun beside this Python nor on the path"):
+        call(arguments.split())
+    assert list(tmp_path.iterdir()) == []
