@@ -76,6 +76,7 @@ class _Terminated(BaseException):
 def run(arguments: list[str]) -> int:
     """Run one command line and return the exit status."""
     start_output(_command_of(arguments), as_json=_wants_json(arguments))
+    status = 0
     try:
         status = _run_to_end(arguments)
         sys.stdout.flush()  # of an error as JSON: a stream that takes no more is still handled here
@@ -88,7 +89,8 @@ def run(arguments: list[str]) -> int:
         return _exit_on_broken_pipe()
     except OutputError as error:
         _discard(sys.stdout)
-        return _report_error(error)
+        # An error or a signal whose document this was has its line on stderr already.
+        return status or _report_error(error)
     return status
 
 
@@ -116,7 +118,9 @@ def _run_to_end(arguments: list[str]) -> int:
 
 def _report_signal(number: int) -> int:
     """Report the signal that ended the command, unless its result is already written."""
-    if not current_output().is_finished:
+    if current_output().is_finished:
+        sys.stdout.flush()  # where that fails, it is what has to be said
+    else:
         current_output().report_signal(number)
     return 128 + number
 

@@ -6,12 +6,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from signal import SIGINT, Signals
 from typing import TYPE_CHECKING, Any, TextIO
 
-from planner.errors import NoDatabaseError
+from planner.errors import NoDatabaseError, OutputError
 from planner.quantities import printable
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ class Output:
         if self.as_json and not self.is_finished:
             known = {} if self._partial_data is None else {"data": self._partial_data}
             error = {"code": code, "kind": kind, "message": message}
-            self._write_document({**known, "error": error})
+            with suppress(OutputError):  # on stderr is all that a person needs
+                self._write_document({**known, "error": error})
         self.is_finished = True
 
     def _write_document(self, content: Mapping[str, object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -252,26 +253,66 @@ def test_closed_stdout_is_no_bug(tuned):
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-@pytest.mark.parametrize(
-    "command", [("plans", "list"), ("plans", "list", "--csv"), ("--version",), ("tuen", "--json")]
-)
-def test_standard_output_that_takes_no_more_is_one_line(tuned, command):
-    """A full disk was a bug of ddlplan, and the document of an error ended with exit code 120."""
+FULL = "error: standard output: no space left on device: make room there, or write elsewhere"
+
+
+def run_on_full_disk(folder, *arguments):
+    """Run Python with a standard output that takes nothing; give its exit status and its lines."""
     with Path("/dev/full").open("wb") as full:
         ended = subprocess.run(
-            [sys.executable, "-P", "-m", "planner", *command],
-            cwd=tuned.folder,
+            [sys.executable, "-P", *arguments],
+            cwd=folder,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             timeout=240,
             check=False,
         )
-    assert ended.returncode == 1
-    assert "Traceback" not in ended.stderr
-    assert ended.stderr.splitlines()[-1] == (
-        "error: standard output: no space left on device: make room there, or write elsewhere"
-    )
+    return ended.returncode, ended.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("plans", "list"), ("plans", "list", "--csv"), ("plans", "list", "--json"), ("--version",)],
+)
+def test_standard_output_that_takes_no_more_is_one_line(tuned, command):
+    """A full disk was a bug of ddlplan."""
+    assert run_on_full_disk(tuned.folder, "-m", "planner", *command) == (1, [FULL])
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("raise NoPlanError('no trial')", 3, "error: no trial"),
+        (
+            "out.set_partial_data('x' * 100_000); raise NoPlanError('no trial')",
+            3,
+            "error: no trial",
+        ),
+        ("raise KeyboardInterrupt", 128 + signal.SIGINT, "interrupted"),
+        ("out.finish('x'); raise KeyboardInterrupt", 1, FULL),
+    ],
+    ids=["error", "error with data", "interrupted", "interrupted at its end"],
+)
+def test_what_ends_a_command_is_its_one_line_where_standard_output_is_full(
+    tmp_path, how, code, said
+):
+    """An error as JSON ended with exit code 120, later with a second line, of the disk, and 1."""
+    program = f"""
+import sys
+import planner.__main__ as program
+from planner.errors import NoPlanError
+from planner.report.output import current_output
+
+def call(arguments):
+    out = current_output()
+    {how}
+
+program.call = call
+sys.argv = ["ddlplan", "tune", "--json"]
+program.main()
+"""
+    assert run_on_full_disk(tmp_path, "-c", program) == (code, [said])
 
 
 def test_messages_are_shown_as_they_are(ddlplan):
