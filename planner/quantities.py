@@ -26,8 +26,9 @@ _NUMBER = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[a-z]*)", re.ASCII)
 
 
 def format_count(count: int, noun: str) -> str:
-    """Write how many there are: ``1 epoch``, ``2 epochs``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """Write how many there are: ``1 epoch``, ``2 epochs``, ``2 processes``."""
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{ending}"
 
 
 def format_bytes(size_bytes: int | None) -> str:

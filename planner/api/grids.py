@@ -12,6 +12,7 @@ from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_count
 from planner.search.space import PlanSpace
 from planner.search.terms import stages_of
 from planner.store import Store
@@ -63,9 +64,10 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
             raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
         latest = max(known, key=lambda found: found.study_id)
         case = store.studies.case_facts(latest.study_id) or _assume(latest.results)
-    timed = [r for r in latest.results if r.measurement is not None]
+    timed = sum(result.measurement is not None for result in latest.results)
+    trials = format_count(timed, "trial")
     grid = Grid(
-        about=f"{len(timed)} trials of {use_case} on {name}, exported from a database",
+        about=f"{trials} of {use_case} on {name}, exported from a database",
         is_synthetic=False,
         use_case=use_case,
         case=_with_recorded_choices(case, latest.results),

@@ -17,6 +17,7 @@ from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.jobs.hosts import Hosts
+from planner.quantities import format_count
 from planner.store import Store, check_location, find_hazard
 from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
@@ -122,7 +123,7 @@ def _probe_hosts(
             message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
             waits=waits,
         )
-        doing = f"probing {len(hosts.machines)} hosts"
+        doing = f"probing {format_count(len(hosts.machines), 'host')}"
         collector, _ = run_on_all(task, doing, checked, hosts, store, listener, cancellation)
     nodes = tuple(
         NodeProbe(host=node.host, hardware=node.hardware, failure=node.failure)

@@ -20,6 +20,7 @@ from planner.jobs.hosts import Hosts
 from planner.plans.objective import TIME_TO_LOSS
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
+from planner.quantities import format_count
 from planner.scripts.naming import code_of
 from planner.store import Store, check_location, find_hazard
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
@@ -255,7 +256,7 @@ def _tune_hosts(
     checked = check_all(hosts, listener, cancellation, workload=request.workload)
     with LazyStore(db) as store:
         task = ClusterTask(purpose=ClusterPurpose.TUNE, request=request, waits=waits)
-        doing = f"tuning {len(hosts.machines)} hosts"
+        doing = f"tuning {format_count(len(hosts.machines), 'host')}"
         collector, interrupted = run_on_all(
             task, doing, checked, hosts, store, listener, cancellation
         )
@@ -293,7 +294,7 @@ def _make_no_plan_error(states: Sequence[NodeState]) -> Exception:
     if not failed:
         return NoPlanError("no host got a plan: raise --budget")
     host, first = failed[0]
-    more = f" (and {len(failed) - 1} more hosts)" if len(failed) > 1 else ""
+    more = f" (and {format_count(len(failed) - 1, 'more host')})" if len(failed) > 1 else ""
     message = f"{host}: {first.message}{more}"
     kinds: dict[int, type[Exception]] = {2: UseCaseError, 4: HostUnreachableError}
     codes = {failure.code for _, failure in failed}

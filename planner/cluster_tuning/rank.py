@@ -48,6 +48,7 @@ from planner.cluster_tuning.reports import (
 )
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.exit_codes import classify_error
+from planner.quantities import format_count
 from probes import codec
 from probes.node import probe
 
@@ -61,8 +62,8 @@ def main(task_file: Path) -> int:
     document = ranks.broadcast(_read_task(task_file) if comm.rank == 0 else b"")
     task = codec.decode(document, ClusterTask, source="task", allow_unknown_keys=False)
     if comm.size != len(task.nodes):
-        hosts = len(task.nodes)
-        message = f"MPI started {comm.size} ranks for {hosts} hosts: is this mpirun ours?"
+        started, hosts = format_count(comm.size, "rank"), format_count(len(task.nodes), "host")
+        message = f"MPI started {started} for {hosts}: is this mpirun ours?"
         _send_report(make_node_failure(socket.gethostname(), message))
         return 1
     ranks.barrier()
@@ -187,7 +188,8 @@ def _lock_in_turn(
 
 def _describe_command(task: ClusterTask) -> str:
     use_case = "" if task.request is None else f" --use-case {task.request.workload.use_case}"
-    return f"ddlplan {task.purpose} --hosts, of {len(task.nodes)} hosts{use_case}"
+    hosts = format_count(len(task.nodes), "host")
+    return f"ddlplan {task.purpose} --hosts, of {hosts}{use_case}"
 
 
 def _send_report(report: Report) -> None:

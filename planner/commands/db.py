@@ -42,7 +42,7 @@ def check(db: str, out: Output) -> None:
         raise StoreCorruptError(
             f"database {record.name}: {count}: restore a copy, or choose another with --db"
         )
-    out.write_line(f"{record.name}: {record.rows} rows, all of them whole")
+    out.write_line(f"{record.name}: {format_count(record.rows, 'row')}, all of them whole")
     out.finish(check_json(record))
 
 

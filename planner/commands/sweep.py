@@ -8,7 +8,7 @@ from pathlib import Path
 from launch.reports import Report
 from planner.api import sweeps
 from planner.errors import CancelledError
-from planner.quantities import format_duration
+from planner.quantities import format_count, format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
@@ -52,9 +52,10 @@ def run_sweep(
             display.tell_what_is_left()
             raise
         took = format_duration(result.elapsed_s)
+        points = format_count(result.new_points, "point")
         before = len(result.sweep.points) - result.new_points
-        stored = f", {before} were stored before" if before else ""
-        out.note(f"sweep {result.sweep.record.id}: {result.new_points} points in {took}{stored}")
+        stored = f", {before} stored before" if before else ""
+        out.note(f"sweep {result.sweep.record.id}: {points} in {took}{stored}")
         _show(result.sweep, out, html=html, as_csv=as_csv)
 
 
@@ -99,7 +100,7 @@ class SweepDisplay(LiveDisplay):
         match report:
             case SweepOpened(record=record, points=points):
                 self._record, self._points = record, list(points)
-                head = f"sweep {record.id}: {record.size} points"
+                head = f"sweep {record.id}: {format_count(record.size, 'point')}"
                 if points:
                     head = f"sweep {record.id} goes on: {len(points)} of {record.size} points"
                 head += ", generated data" if record.is_generated else ""

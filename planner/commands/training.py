@@ -18,7 +18,7 @@ from launch.reports import (
 from planner.api.launching import LaunchResult, TrainingStopped
 from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import NetworkUse
-from planner.quantities import format_bytes
+from planner.quantities import format_bytes, format_count
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
 from planner.report.plans import GENERATED
@@ -209,8 +209,10 @@ def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
             "of the optimizer is lost, so no training can go on from here: --checkpoint keeps it"
         )
     elif stopped.steps:
+        steps = format_count(stopped.steps, "step")
+        epochs = format_count(stopped.epochs, "whole epoch")
         yield (
-            f"{stopped.steps} steps are lost, {stopped.epochs} whole epochs among them: neither "
+            f"{steps} {'is' if stopped.steps == 1 else 'are'} lost, {epochs} among them: neither "
             "weights nor a checkpoint were stored; --checkpoint keeps what is done"
         )
 

@@ -198,7 +198,7 @@ class Hosts:
             HostUnreachableError: One cannot.
             CancelledError: The end was asked for.
         """
-        listener(Noted(message=f"checking {len(self.machines)} hosts"))
+        listener(Noted(message=f"checking {format_count(len(self.machines), 'host')}"))
         checked = self.check(listener, cancellation, workload=workload, runs=runs)
         require_no_failure(checked.findings)
         return checked

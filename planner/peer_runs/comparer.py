@@ -18,7 +18,7 @@ from planner.peer_runs.trainings import PeerTraining
 from planner.peer_runs.turns import TurnTaker, take_turns
 from planner.peers import load_peer
 from planner.peers._base import Peer
-from planner.quantities import format_interval
+from planner.quantities import format_count, format_interval
 from planner.trials.reports import Listener
 
 SETTING_WORDS = {
@@ -149,7 +149,8 @@ class Comparer:
                 begun = training.begun
                 if begun.processes != setup.world_size:
                     raise PeerFailedError(
-                        f"{begun.processes} processes train together, not {setup.world_size}"
+                        f"it trains with {format_count(begun.processes, 'process')}, "
+                        f"not {setup.world_size}"
                     )
                 known = replace(before, processes=begun.processes, threads=begun.threads)
                 self._results[key] = known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.input_cost.lines import data_facts
+from planner.quantities import format_count
 from probes.hardware import Cpu, Gpu, Hardware, Speeds
 
 _GIGA = 1e9
@@ -82,7 +83,7 @@ def _gpu_facts(gpu: Gpu) -> Iterator[str]:
     if gpu.compute_mode not in (None, "default"):
         yield str(gpu.compute_mode)
     if gpu.other_processes:
-        yield f"{len(gpu.other_processes)} processes of others"
+        yield f"{format_count(len(gpu.other_processes), 'process')} of others"
 
 
 def _network_rows(node: Hardware) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, and_, func, select
 
 from planner.errors import StoreError
+from planner.quantities import format_count
 from planner.records.database_record import CheckRecord, DatabaseRecord, TableRecord
 from planner.records.study_record import StudyRecord
 from planner.store.databases import tables
@@ -152,11 +153,11 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
     for study_id, count, numbered in connection.execute(query):
         counts[study_id] = count
         if count != numbered:
-            yield f"studies {study_id}: {count} trials, numbered up to {numbered}"
+            yield f"studies {study_id}: {format_count(count, 'trial')}, numbered up to {numbered}"
     query = select(studies.c.id, studies.c.finished_trials).order_by(studies.c.id)
     for study_id, finished in connection.execute(query):
         if finished > counts.get(study_id, 0):
             yield (
                 f"studies {study_id}: finished_trials={finished}, "
-                f"but it has {counts.get(study_id, 0)} trials"
+                f"but it has {format_count(counts.get(study_id, 0), 'trial')}"
             )

@@ -18,6 +18,7 @@ from launch.rank.epoch import EpochStatistics
 from launch.reports import EpochDone, Noted, Report, StepDone, StepsFinished, Validated, Warned
 from planner.errors import NoPlanError
 from planner.plans.objective import TIME_TO_LOSS, Objective, describe_objective
+from planner.quantities import format_count
 from planner.trials.reports import Listener
 from probes.hardware import Hardware
 
@@ -126,9 +127,10 @@ def measure_objective(
     noise = course.noise
     if noise is None or not noise.scale or noise.low is None or noise.high is None:
         why = "its mean gradient is not clearly above its noise" if noise else "none is measured"
+        steps = format_count(course.steps, "step")
         raise NoPlanError(
-            f"the gradient noise scale is not known after {course.steps} steps, {why}: raise "
-            "--budget, or leave out --objective"
+            f"the gradient noise scale is not known after {steps}, {why}: raise --budget, or leave "
+            "out --objective"
         )
     objective = Objective(
         name=TIME_TO_LOSS,

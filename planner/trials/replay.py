@@ -10,6 +10,7 @@ import numpy as np
 
 from launch.plan import Plan
 from launch.reports import StepDone
+from planner.quantities import format_count
 from planner.trials.contender import TrialFailedError
 from planner.trials.drift import remove_drift
 from planner.trials.grid import Grid
@@ -105,8 +106,9 @@ class ReplayedContender:
         needed_s = sum(times_s)
         self._replay.now_s += min(needed_s, time_limit_s)
         if needed_s > time_limit_s:
+            wanted = format_count(count, "step")
             raise TrialFailedError(
-                Outcome.TIME_LIMIT, f"{count} steps take {needed_s:.1f} s: raise --budget"
+                Outcome.TIME_LIMIT, f"{needed_s:.1f} s for {wanted}: raise --budget"
             )
         return steps
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from launch.plan import Plan
+from planner.quantities import format_count
 from planner.trials.result import Role, TrialResult
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn
@@ -70,7 +71,7 @@ def _causes(disturbed: Sequence[Disturbance]) -> Iterator[str]:
     if throttled >= _LEAST_CORES:
         yield f"a used-up quota kept {throttled:.1f} cores idle"
     if hot := sum(one.overheated for one in disturbed):
-        yield f"the processor slowed down for heat {hot} times"
+        yield f"the processor slowed down for heat {format_count(hot, 'time')}"
     waiting = fmean(one.waiting_share or 0.0 for one in disturbed)
     if waiting >= _LEAST_WAITING and all(one.others_cores is None for one in disturbed):
         yield f"tasks waited for a core {100 * waiting:.0f} % of the time"

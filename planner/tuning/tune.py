@@ -13,7 +13,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
-from planner.quantities import format_duration
+from planner.quantities import format_count, format_duration
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
@@ -335,7 +335,7 @@ class Tuner:
             how = (
                 f"plans are tried with {self._look_batch} first, and the best of them with {least}"
             )
-            message = f"steps of {least} samples take about {step} here: {how}"
+            message = f"steps of {format_count(least, 'sample')} take about {step} here: {how}"
             self._listener(Noted(message=message))
 
     def _allows(self, plan: Plan) -> bool:

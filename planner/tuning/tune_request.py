@@ -11,6 +11,7 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.workload import Workload
 from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
+from planner.quantities import format_count
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
 from planner.tuning.entrant import LONG_STEP_S
@@ -208,7 +209,7 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
     step_s = batch * case.sample_s
     if least * step_s > request.budget_s:
         raise InvalidPlanError(
-            f"--budget {request.budget_s:g}s: steps of {batch} samples take about "
+            f"--budget {request.budget_s:g}s: steps of {format_count(batch, 'sample')} take about "
             f"{step_s:.0f} s here, so that no two plans can be compared: use "
             f"--budget {math.ceil(ENOUGH_STEPS * step_s / 60)}m, or a smaller --batch-size"
         )

@@ -140,7 +140,8 @@ def tune_script(
                 listener(Noted(message=_values_line(script.program)))
             if left_out := plans.left_out:
                 words = ", ".join(f"{name}={value}" for name, value in left_out)
-                why = f"needs more than {plans.cores} cores with any of the other values"
+                cores = format_count(plans.cores, "core")
+                why = f"needs more than {cores} with any of the other values"
                 listener(Noted(message=f"not tried: {words}, which {why}"))
             with Store.open(db) as store:
                 node = find_or_probe_node(store, node, listener)

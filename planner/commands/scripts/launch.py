@@ -16,7 +16,7 @@ from planner.api.scripts.launching import (
 )
 from planner.commands.training import compare_rates
 from planner.plans.stored_plan import StoredPlan
-from planner.quantities import format_duration
+from planner.quantities import format_count, format_duration
 from planner.records.job_record import JobKind
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
@@ -85,7 +85,7 @@ def _compare(run: ScriptRun, out: Output) -> str:
     if run.counted is None or measured is None:
         return f"{said}, not measured: its steps were not seen"
     if run.batch != stored.plan.node_batch:
-        said += f" in steps of {stored.plan.node_batch} samples"
+        said += f" in steps of {format_count(stored.plan.node_batch, 'sample')}"
         return f"{said}, measured {measured:.1f} in steps of {run.batch}"
     shown = compare_rates(
         measured,

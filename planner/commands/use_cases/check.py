@@ -10,7 +10,7 @@ from launch.use_cases import resolve
 from launch.workload import Workload
 from planner.api.use_cases import CheckedUseCase, check_use_case
 from planner.commands.signals import cancel_on_signals
-from planner.quantities import format_bytes, format_number
+from planner.quantities import format_bytes, format_count, format_number
 from planner.report.output import Output
 from planner.use_case_drafts.writing import Todo, todos_of
 
@@ -40,7 +40,7 @@ def _lines(workload: Workload, found: CheckedUseCase) -> Iterator[tuple[str, str
     yield "use case", workload.use_case
     yield "parameters", f"{facts.parameter_count:,} trained, {format_bytes(facts.parameter_bytes)}"
     yield "samples", f"{facts.train_samples:,} to train, {facts.validation_samples:,} to validate"
-    yield "batch", f"{facts.default_batch} samples are the default"
+    yield "batch", f"{format_count(facts.default_batch, 'sample')} by default"
     kept = format_bytes(facts.kept_bytes_per_sample) or "not known"
     yield "memory", f"{kept} for each sample, kept from the forward to the backward pass"
     if facts.flop_per_sample:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice
-from planner.quantities import format_bytes, format_number
+from planner.quantities import format_bytes, format_count, format_number
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
@@ -44,7 +44,7 @@ def subsets_figure(choice: NodeChoice) -> Figure:
             )
             for one in choice.predictions[:_IN_TABLE]
         ],
-        note=f"{len(choice.predictions)} subsets were predicted."
+        note=f"{format_count(len(choice.predictions), 'subset')} predicted."
         + ("" if len(choice.predictions) <= len(shown) else f" {len(shown)} are drawn."),
     )
 

@@ -8,7 +8,7 @@ from statistics import median
 from planner.peer_runs.comparer import SETTING_WORDS
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult, TimeParts
-from planner.quantities import format_interval, format_range
+from planner.quantities import format_count, format_interval, format_range
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
@@ -48,11 +48,13 @@ def facts(found: Comparison) -> list[tuple[str, str]]:
     """Give what is not in the table: where, ours, and the conclusions."""
     plans = dict.fromkeys(describe_plan(plan) for plan in found.plans)
     where = ", ".join(
-        f"{host.name} ({host.cpu or 'unknown CPU'}, {host.cores} cores)" for host in found.hosts
+        f"{host.name} ({host.cpu or 'unknown CPU'}, {format_count(host.cores, 'core')})"
+        for host in found.hosts
     )
     software = ", ".join(f"{name} {version}" for name, version in found.software.items())
+    batch = format_count(found.node_batch, "sample")
     return [
-        ("trained", f"{found.use_case}, {found.node_batch} samples a step on each host"),
+        ("trained", f"{found.use_case}, {batch} a step on each host"),
         *([("data", GENERATED)] if found.is_generated else []),
         ("on", where),
         ("software", software),

@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from planner.plans.stored_plan import iso_utc
 from planner.quantities import (
     format_bytes,
+    format_count,
     format_duration,
     format_interval,
     format_number,
@@ -171,6 +172,7 @@ def _make_environment() -> Environment:
         age=_age,
         bytes=format_bytes,
         clip=_clip,
+        counted=format_count,
         duration=format_duration,
         figure=_figure,
         interval=format_interval,

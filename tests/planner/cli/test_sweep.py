@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from planner.quantities import format_count
+
 CLOUDS = f"{Path(__file__).parents[1] / 'sweeps' / 'clouds.py'}:Clouds"
 SWEEP = ("sweep", "--use-case", CLOUDS, "--batches", "8,16,32,64", "--devices", "1,2")
 
@@ -40,7 +42,7 @@ def test_killed_sweep_leaves_no_process_and_goes_on_where_it_was(ddlplan):
     assert 0 < stored < 8
     ended = ddlplan.run(*SWEEP, "--epochs", "3", "--html", "sweep.html", "--csv")
     assert ended.code == 0, ended.err
-    assert f"{8 - stored} points in" in ended.err
+    assert f"{format_count(8 - stored, 'point')} in" in ended.err
     assert len(list(csv.DictReader(io.StringIO(ended.out)))) == 8
     assert ddlplan.query("SELECT count(*) FROM sweeps")[0][0] == 1
     assert (ddlplan.folder / "sweep.html").read_text().count("<figure") == 4

@@ -164,12 +164,13 @@ def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path
     assert "data were generated: the use case made its samples up" in said
 
 
-def test_who_has_an_accident_without_a_checkpoint_hears_what_is_lost(capsys):
-    program = sending(step(1), step(2)) + "os.kill(os.getpid(), signal.SIGKILL)"
+@pytest.mark.parametrize(("steps", "lost"), [(1, "1 step is lost"), (2, "2 steps are lost")])
+def test_who_has_an_accident_without_a_checkpoint_hears_what_is_lost(capsys, steps, lost):
+    made = map(step, range(1, steps + 1))
     with pytest.raises(TrainingFailedError):
-        trained(program, job())
+        trained(sending(*made) + "os.kill(os.getpid(), signal.SIGKILL)", job())
     said = capsys.readouterr().err
-    assert "2 steps are lost, 0 whole epochs among them: neither weights nor a checkpoint" in said
+    assert f"{lost}, 0 whole epochs among them: neither weights nor a checkpoint" in said
 
 
 def test_who_interrupts_before_the_first_checkpoint_goes_on_where_the_training_did():

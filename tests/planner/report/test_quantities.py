@@ -43,6 +43,7 @@ def test_numbers_have_three_figures(value, shown):
 def test_one_of_a_thing_is_singular():
     shown = [format_count(count, "epoch") for count in (0, 1, 2)]
     assert shown == ["0 epochs", "1 epoch", "2 epochs"]
+    assert [format_count(count, "process") for count in (1, 2)] == ["1 process", "2 processes"]
 
 
 def test_an_interval_is_never_shown_narrower_than_it_is():
