@@ -79,9 +79,6 @@ class CaseFacts:
     unsaved: tuple[str, ...] = ()
     """Buffers of the model that are in no file of weights."""
 
-    has_schedule: bool = False
-    """Whether the learning rate changes while training."""
-
     inputs: tuple[str, ...] = ("files",)
     """Inputs that may be tried on a CPU; GPUs have ``"device"`` beside ``"cache"``."""
 

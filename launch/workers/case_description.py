@@ -72,7 +72,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     scope = find_update_scope(case.optimizer, model)
     optimizer = case.optimizer(model.parameters())
     check_optimizer(optimizer)
-    schedule = make_schedule(
+    # What is wrong with it is told now, and not by each trial.
+    make_schedule(
         case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)
     )
     cost = measure_sample(case, model, datasets[0])  # imports what only a step does
@@ -101,7 +102,6 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         has_fused_optimizer=has_fused_form(optimizer),
         updates_in_parts=scope is UpdateScope.ELEMENT and case.max_gradient_norm is None,
         updates_at_once=scope is UpdateScope.MODEL,
-        has_schedule=schedule is not None,
         digest=digest,
         is_generated=any(getattr(dataset, "is_generated", False) is True for dataset in datasets),
         pixel_bytes=input_facts.pixel_bytes,

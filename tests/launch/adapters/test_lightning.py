@@ -42,7 +42,6 @@ def test_facts_are_those_of_module_loader_and_optimizer():
     facts = facts_of("Text:TextData")
     assert (facts.default_batch, facts.train_samples, facts.validation_samples) == (8, 45, 10)
     assert facts.has_weights
-    assert facts.has_schedule
     assert facts.has_fused_optimizer
     assert facts.updates_in_parts
     assert facts.max_stages == 1
