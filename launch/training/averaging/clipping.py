@@ -62,5 +62,13 @@ def square_sum(gradients: Iterable[Tensor]) -> float:
 
     Each tensor's are summed in its own precision, as torch does, and the tensors' in float64.
     """
-    norms = [torch.linalg.vector_norm(gradient.detach()) for gradient in gradients]
+    norms = [torch.linalg.vector_norm(_elements(gradient.detach())) for gradient in gradients]
     return float(torch.stack([norm.double() for norm in norms]).square().sum()) if norms else 0.0
+
+
+def _elements(gradient: Tensor) -> Tensor:
+    """Give the elements of a gradient, of a sparse one those that are kept, each once.
+
+    Not every release of PyTorch that we support takes the norm of a sparse tensor.
+    """
+    return gradient.coalesce().values() if gradient.is_sparse else gradient

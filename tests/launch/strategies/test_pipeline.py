@@ -81,6 +81,21 @@ def test_replicas_with_parameters_of_their_own_train_as_one_process(case, traini
     assert largest_error(weights, alone) < 1e-4
 
 
+class ClippedDense(tiny_cases.ClippedSparse):
+    """The same with rows whose gradient is dense."""
+
+    def model(self):
+        model = super().model()
+        model[1].sparse = False
+        return model
+
+
+def test_sparse_gradients_of_a_stage_are_clipped_as_dense_ones(training):
+    alone = trained_alone(ClippedDense(), TWO.node_batch)
+    weights = training.run(with_options(TWO, cut="2"), "ClippedSparse")
+    assert largest_error(weights, alone) < 1e-4
+
+
 @ANY
 def test_the_reported_loss_is_that_of_the_whole_batch(plan, training_on_four):
     training_on_four.run(replace(plan, node_batch=16), "Gradient")

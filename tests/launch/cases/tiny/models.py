@@ -99,6 +99,12 @@ class Sparse(Sgd):
         )
 
 
+class ClippedSparse(Sparse):
+    """Every step's gradient is longer than this."""
+
+    max_gradient_norm = 0.05
+
+
 class SparseRows(Sparse):
     """An optimizer that takes sparse gradients and no others."""
 
