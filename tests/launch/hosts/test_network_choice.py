@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from host_answers import DOCKER, LOOPBACK, facts_of, hold
 
 from launch.hosts.network_choice import choose_networks
@@ -76,12 +78,13 @@ def test_faster_network_is_chosen_where_names_do_not_tell():
     assert choose(pair(slow, fast, reached_at=None)).networks == ("10.1.0.0/24",)
 
 
-def test_addresses_of_version_4_come_first_and_link_local_ones_last():
+def link(number):
+    return hold(f"fe80::{number}", "fe80::/64")
+
+
+def test_addresses_of_version_4_come_first():
     def six(number):
         return hold(f"2001:db8::{number}", "2001:db8::/64")
-
-    def link(number):
-        return hold(f"169.254.0.{number}", "169.254.0.0/16")
 
     assert choose(pair(link, six, slow, reached_at=None)).networks == ("10.0.0.0/24",)
     assert choose(pair(six, reached_at=None)).networks == ("2001:db8::/64",)
@@ -100,6 +103,20 @@ def test_hosts_that_routes_join_use_the_networks_from_which_they_send():
     assert choice.is_routed
     assert choice.networks == ("10.0.1.0/24", "10.0.2.0/24")
     assert choice.unreached == {}
+
+
+def test_link_local_addresses_join_no_hosts():
+    """The story: each interface has one of version 6, so that hosts of a cloud and those behind
+    routers were all on one network, over which MPI reaches none of them."""
+
+    def linked(number, other):
+        facts = alone(number, [other])
+        return replace(facts, addresses=(link(number), *facts.addresses))
+
+    choice = choose({"a": linked(1, 2), "b": linked(2, 1)})
+    assert choice.is_routed
+    assert choice.networks == ("10.0.1.0/24", "10.0.2.0/24")
+    assert set(choose(pair(link)).unreached) == {"node1", "node2"}
 
 
 def test_route_must_lead_both_ways():
