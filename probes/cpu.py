@@ -59,9 +59,12 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
     """Read the processors from ``/proc`` and ``/sys``."""
     online = read_cpu_list(root / "sys/devices/system/cpu/online")
     online = online or tuple(range(os.cpu_count() or 1))
+    status = read_table(root / "proc/self/status")
+    allowed = parse_cpu_list(status.get("Cpus_allowed_list")) or online
+    if not (set(allowed) <= set(online) or set(online) <= set(allowed)):
+        online = allowed  # lxcfs counts the cores of a container from 0, the kernel does not
+    allowed = tuple(sorted(set(allowed) & set(online)))  # it may name some that are offline
     cores = _read_topology(online, root)
-    allowed = parse_cpu_list(read_table(root / "proc/self/status").get("Cpus_allowed_list"))
-    allowed = tuple(sorted(set(allowed or online) & set(online))) or online
     limits = tuple(_find_limits(online, allowed, root, environ))
     usable_cores = min(limit.cores for limit in limits)
     best = _best_first([core for core in cores if core.core_id in allowed])[:usable_cores]

@@ -168,6 +168,16 @@ def test_core_that_is_offline_is_not_used(tree):
     assert read(tree, files).core_ids == (0, 2, 3)
 
 
+def test_cores_of_a_container_have_the_numbers_by_which_the_kernel_pins(tree):
+    """The story: lxcfs shows them as 0 to 3, so that one of them was used, or none."""
+    files = machine(cores=16) | {"sys/devices/system/cpu/online": "0-3\n"}
+    files["proc/self/status"] = "Cpus_allowed_list:\t3,9,12-13\n"
+    cpu = read(tree, files)
+    assert cpu.core_ids == (3, 9, 12, 13)
+    assert cpu.may_pin
+    assert cpu.logical_cores == cpu.usable_cores == 4
+
+
 def test_instruction_sets_are_those_of_the_first_core(tree):
     cpu = read(tree, machine())
     assert cpu.model == "Intel(R) Xeon(R) Platinum 8480+"
