@@ -21,11 +21,14 @@ _MOST_WORKERS = 4
 _PIECE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
-_VALUE_OPTIONS = ("-W", "-X", "--check-hash-based-pycs")
-"""Options of Python that take the next word."""
+_LETTERS = re.compile(r"-([bBdEhiIOPqsSuvx]*)([cmWX])(.*)", re.DOTALL)
+"""Options of Python, up to the one that has a value: behind it, or in the next word."""
+
+_LONG_OPTION = "--check-hash-based-pycs"
+"""Of Python, with a value in the next word."""
 
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-TORCHRUN_FLAGS = (
+_TORCHRUN_FLAGS = (
     *("--standalone", "--run-path", "--run_path", "--use-env", "--use_env"),
     *("--virtual-local-rank", "--virtual_local_rank"),
 )
@@ -326,31 +329,26 @@ def _find_python(words: Sequence[str]) -> _ProgramPlace:
 
 def _python_place(words: Sequence[str], number: int) -> _ProgramPlace:
     """Find the program behind Python's own options."""
-    while number < len(words) and words[number].startswith("-"):
+    while number < len(words) and words[number].startswith("-") and words[number] != "-":
         word = words[number]
-        if word in _VALUE_OPTIONS:
-            number += 2
+        found = _LETTERS.fullmatch(word)
+        if found is None or found[2] in "WX":
+            takes_next = word == _LONG_OPTION if found is None else not found[3]
+            number += 2 if takes_next else 1
             continue
-        letters = "" if word.startswith("--") else word[1:]
-        for letter, kind in (("m", ProgramKind.PYTHON_MODULE), ("c", ProgramKind.PYTHON_CODE)):
-            before, found, glued = letters.partition(letter)
-            if not found or not set(before) <= set("bBdEhiIOPqsSuvx"):
-                continue
-            target = [glued] if glued else list(words[number + 1 : number + 2])
-            if not target:
-                raise ScriptError(f"{word} and nothing behind it: name what it runs")
-            if kind is ProgramKind.PYTHON_MODULE and target[0] in _TORCHRUN_MODULES:
-                return _torchrun_place(words, number + (1 if glued else 2))
-            return _ProgramPlace(
-                kind=kind,
-                begin=number,
-                options=(f"-{before}",) if before else (),
-                words=(f"-{letter}", target[0]),
-                taken=1 if glued else 2,
-            )
-        if word == "-":
-            break
-        number += 1
+        before, letter, glued = found.groups()
+        target = [glued] if glued else list(words[number + 1 : number + 2])
+        if not target:
+            raise ScriptError(f"{word} and nothing behind it: name what it runs")
+        if letter == "m" and target[0] in _TORCHRUN_MODULES:
+            return _torchrun_place(words, number + (1 if glued else 2))
+        return _ProgramPlace(
+            kind=ProgramKind.PYTHON_MODULE if letter == "m" else ProgramKind.PYTHON_CODE,
+            begin=number,
+            options=(f"-{before}",) if before else (),
+            words=(f"-{letter}", target[0]),
+            taken=1 if glued else 2,
+        )
     if number >= len(words) or words[number] == "-":
         raise ScriptError("python without a file: its standard input is empty: name a file")
     return _ProgramPlace(kind=ProgramKind.PYTHON_FILE, begin=number)
@@ -366,7 +364,7 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
             is_module = True
         elif word in ("--no-python", "--no_python"):
             raise ScriptError(f"torchrun {word}: leave it out, and name the Python file")
-        elif word not in TORCHRUN_FLAGS and "=" not in word:
+        elif takes_next_word(word):
             number += 1
         number += 1
     if number >= len(words):
@@ -382,6 +380,12 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
         words=("-m", words[number]),
         taken=number + 1 - first,
     )
+
+
+def takes_next_word(option: str) -> bool:
+    """Tell whether an option of torchrun has its value in the next word: ``-r 3``, not ``-r3``."""
+    is_glued = not option.startswith("--") and len(option) > 2
+    return not is_glued and option not in _TORCHRUN_FLAGS and "=" not in option
 
 
 def _first_file(words: Sequence[str], number: int) -> _ProgramPlace:

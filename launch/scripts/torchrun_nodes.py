@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import ScriptError
-from launch.scripts.program import TORCHRUN_FLAGS
+from launch.scripts.program import takes_next_word
 
 _MODULE_OPTIONS = ("-m", "--module")
 _MODULE = ("-m", "torch.distributed.run")
@@ -50,8 +50,7 @@ def check_torchrun(words: Sequence[str]) -> None:
                 f"{words[at]} and --hosts: ddlplan tells each torchrun where the others are: "
                 "leave it out, in tune too"
             )
-        is_alone = option in (*_MODULE_OPTIONS, *TORCHRUN_FLAGS) or "=" in words[at]
-        at += 1 if is_alone else 2
+        at += 2 if option not in _MODULE_OPTIONS and takes_next_word(words[at]) else 1
 
 
 def _options_begin(words: Sequence[str]) -> int:

@@ -100,6 +100,8 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
         ("python -m a.b -x", ProgramKind.PYTHON_MODULE, "python /shim.py -m a.b -x"),
         ("python -um a.b", ProgramKind.PYTHON_MODULE, "python -u /shim.py -m a.b"),
         ("python -ma.b", ProgramKind.PYTHON_MODULE, "python /shim.py -m a.b"),
+        ("python -uW error t.py", ProgramKind.PYTHON_FILE, "python -uW error /shim.py t.py"),
+        ("python -Wm -Xm=1 t.py", ProgramKind.PYTHON_FILE, "python -Wm -Xm=1 /shim.py t.py"),
         ("python -c pass x", ProgramKind.PYTHON_CODE, "python /shim.py -c pass x"),
         ("numactl -N 0 python t.py", ProgramKind.PYTHON_FILE, "numactl -N 0 python /shim.py t.py"),
         ("mpirun -n 2 python t.py", ProgramKind.PYTHON_FILE, "mpirun -n 2 python /shim.py t.py"),
@@ -107,6 +109,11 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
             "torchrun --standalone --nproc-per-node 2 t.py --standalone",
             ProgramKind.TORCHRUN,
             "torchrun --standalone --nproc-per-node 2 /shim.py t.py --standalone",
+        ),
+        (
+            "torchrun -t3 --nproc-per-node 2 -r 3 t.py x",
+            ProgramKind.TORCHRUN,
+            "torchrun -t3 --nproc-per-node 2 -r 3 /shim.py t.py x",
         ),
         (
             "torchrun --virtual-local-rank t.py x",

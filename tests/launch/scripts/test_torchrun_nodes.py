@@ -41,6 +41,11 @@ def test_other_programs_are_refused_with_the_way_out(command):
         check_torchrun(command.split())
 
 
+def test_value_that_is_glued_to_an_option_hides_none_behind_it():
+    with pytest.raises(ScriptError, match="leave it out"):
+        check_torchrun(["torchrun", "-r3", "--standalone", "train.py"])
+
+
 def test_options_behind_the_script_are_its_own():
     check_torchrun(["torchrun", "--nproc-per-node=2", "train.py", "--standalone"])
     check_torchrun(["torchrun", "-m", "my.module", "--nnodes", "2"])
