@@ -26,6 +26,7 @@ from torch.utils.data import Dataset, IterableDataset, Subset
 
 from launch.data.random_state import fixed_random_numbers
 from launch.errors import UseCaseError
+from launch.use_cases._adapter import check_norm
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import Settings, make_arguments
 
@@ -124,6 +125,10 @@ class TransformersCase(UseCase):
                 f"the dict of {self.name}() {what}: there are {', '.join(_KEYS)}, of which "
                 f"{' and '.join(_REQUIRED)} are needed"
             )
+        batch = parts.get("batch_size")
+        if batch is not None and (type(batch) is not int or batch < 1):
+            self._refuse(f"batch_size={batch!r}: use a whole number of at least 1")
+        check_norm(parts.get("max_gradient_norm"), self._spec)
         for key in ("train_dataset", "eval_dataset"):
             if isinstance(parts.get(key), Mapping):
                 self._refuse(

@@ -140,6 +140,7 @@ def test_an_onnx_file_is_asked_for_no_labels_where_the_model_needs_none(function
         ("splits", "train_dataset is a dict of train, test: give one of them"),
         ("misspelt", "lacks 'train_dataset'"),
         ("nothing", r"nothing\(\) gave NoneType"),
+        ("below_one", "batch_size=-8: use a whole number of at least 1"),
         ("SIZES", "found a dict: name a function"),
     ],
 )
@@ -148,6 +149,12 @@ def test_what_cannot_be_trained_is_refused_in_one_line(function, words):
         facts_of(function)
     assert re.match(r"use case hf:/.*: .+: .+", str(caught.value))
     assert "\n" not in str(caught.value)
+
+
+def test_a_limit_of_0_is_refused():
+    """The story: to a Trainer it is no limit, and here no weight was ever moved."""
+    with pytest.raises(UseCaseError, match="has max_gradient_norm=0: use a number above 0, or "):
+        facts_of("still")
 
 
 def test_a_name_without_a_function_is_told_how_to_write_it():

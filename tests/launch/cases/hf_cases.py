@@ -124,5 +124,13 @@ def misspelt():
     return {"model": bert()["model"], "dataset": Sentences(13)}
 
 
+def below_one():
+    return described(bert()["model"], Sentences(13), padded, batch_size=-8)
+
+
+def still():
+    return described(bert()["model"], Sentences(13), padded, max_gradient_norm=0)
+
+
 def nothing():
     return None
