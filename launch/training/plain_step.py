@@ -72,7 +72,7 @@ class PlainStep(TrainStep):
         meter = self.noise_meter
         if meter is not None:
             meter.start_step(size.total, self.model.parameters())
-        self._optimizer.zero_grad()
+        self.model.zero_grad()  # of what no optimizer trains too: it counts in the norm
         if self._staging is not None:
             self._staging.start_step(self._replica.passes_to_final(share))
         part = self._replica.gradients(share, size)

@@ -40,7 +40,7 @@ def _trained_alone(
     for epoch in range(epochs):
         for batch in epoch_batches(len(samples), node_batch, seed=SEED, epoch=epoch):
             collated = case.collate([samples[index] for index in batch])
-            optimizer.zero_grad()
+            model.zero_grad()
             case.step(model, map_tensors(collated, in_type)).backward()
             if case.max_gradient_norm is not None:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), case.max_gradient_norm)

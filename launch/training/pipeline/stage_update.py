@@ -12,7 +12,11 @@ from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import OptimizerParts
 from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT
-from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer, gradient_kind
+from launch.gradient_sync.worker_sync.reducer import (
+    CrossNodeReducer,
+    gradient_kind,
+    trained_parameters,
+)
 from launch.local_group.group import LocalGroup
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper, square_sum
@@ -58,17 +62,20 @@ class StageUpdate(ABC):
 class SingleUpdate(StageUpdate):
     """Update of a stage without replicas."""
 
-    def __init__(self, optimizer: Optimizer, clipper: GradientClipper | None) -> None:
+    def __init__(
+        self, stage: nn.Module, optimizer: Optimizer, clipper: GradientClipper | None
+    ) -> None:
+        self._stage = stage
         self._optimizer = optimizer
         self._clipper = clipper
 
     def start(self) -> None:
-        self._optimizer.zero_grad()
+        self._stage.zero_grad()
 
     def finish(self, part: LossSum, *, is_full: bool) -> None:
-        part.divide_gradients(_parameters(self._optimizer))
+        part.divide_gradients(self._stage.parameters())
         if self._clipper is not None:
-            clip(_gradients(self._optimizer), self._clipper)
+            clip(_gradients(self._stage), self._clipper)
         self._optimizer.step()
 
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
@@ -112,7 +119,8 @@ class ReducedUpdate(StageUpdate):
     Collective: every worker of ``group`` makes one, over equal stages.
 
     Args:
-        optimizer: Of this worker's copy.
+        stage: This worker's copy.
+        optimizer: Of that.
         group: The equal stages.
         clipper: Of all workers; each stage is counted once, on the first replica.
         staging: Of the group, where there are other nodes.
@@ -122,6 +130,7 @@ class ReducedUpdate(StageUpdate):
 
     def __init__(
         self,
+        stage: nn.Module,
         optimizer: Optimizer,
         group: ProcessGroup,
         clipper: GradientClipper | None,
@@ -131,13 +140,14 @@ class ReducedUpdate(StageUpdate):
     ) -> None:
         self._staging = staging
         self._gives_sparse = gives_sparse
+        self._stage = stage
         self._optimizer = optimizer
         self._group = group
         self._clipper = clipper
-        self._parameters = [p for p in _parameters(optimizer) if p.requires_grad]
+        self._parameters = trained_parameters(stage)
 
     def start(self) -> None:
-        self._optimizer.zero_grad()
+        self._stage.zero_grad()
 
     @torch.no_grad()
     def finish(self, part: LossSum, *, is_full: bool) -> float | None:
@@ -168,7 +178,7 @@ class ReducedUpdate(StageUpdate):
         part.divide_gradients(self._parameters)
         if self._clipper is not None:
             counts = distributed.get_rank(self._group) == 0
-            clip(_gradients(self._optimizer), self._clipper, counts=counts)
+            clip(_gradients(self._stage), self._clipper, counts=counts)
         self._optimizer.step()
         return None if self._staging is None else mean_of(float(part.loss), part.weight)[0]
 
@@ -202,12 +212,8 @@ def clip(gradients: Sequence[Tensor], clipper: GradientClipper, *, counts: bool 
             gradient.mul_(factor)
 
 
-def _parameters(optimizer: Optimizer) -> list[nn.Parameter]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def _gradients(optimizer: Optimizer) -> list[Tensor]:
-    return [p.grad for p in _parameters(optimizer) if p.grad is not None]
+def _gradients(stage: nn.Module) -> list[Tensor]:
+    return [p.grad for p in stage.parameters() if p.grad is not None]
 
 
 def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -295,7 +295,7 @@ class PipelineStep(TrainStep):
                 self.model, optimizer, self._group, clipper, self._reducer, self._scope
             )
         if self._plan.replicas == 1 and self._reducer is None:
-            return SingleUpdate(optimizer, clipper)
+            return SingleUpdate(self._own, optimizer, clipper)
         same_stage = SubGroup(self._group, self._same_stage_ranks, self._wait_for_same_stage)
         if not self._has_copies and self._device.type == "cpu":
             return SharedUpdate(
@@ -309,7 +309,12 @@ class PipelineStep(TrainStep):
                 parameters, same_stage, self._reducer, gives_sparse=gives_sparse
             )
         return ReducedUpdate(
-            optimizer, self._same_stage_group, clipper, staging, gives_sparse=gives_sparse
+            self._own,
+            optimizer,
+            self._same_stage_group,
+            clipper,
+            staging,
+            gives_sparse=gives_sparse,
         )
 
     def _wait_for_same_stage(self) -> None:

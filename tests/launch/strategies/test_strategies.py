@@ -146,6 +146,16 @@ def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
     assert largest_error(weights, alone) < TOLERANCE
 
 
+@pytest.mark.parametrize("name", [*KINDS, "sequential"])
+def test_the_norm_is_that_of_all_gradients_of_a_step_whatever_the_optimizer_trains(home):
+    """The story: those of what it does not train were added up from step to step, and in a pipeline
+    they did not count."""
+    plan = replace(home.plans()[-1], node_batch=8)
+    alone = trained_alone(tiny_cases.ClippedBiases(), plan.node_batch)
+    weights = home.training.run(plan, "ClippedBiases")
+    assert largest_error(weights, alone) < TOLERANCE
+
+
 @EACH_KIND
 @pytest.mark.parametrize("case", ["Scheduled", *map(long, ["ClippedGroups", "Adagrad", "Tied"])])
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):

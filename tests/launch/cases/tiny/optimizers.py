@@ -55,6 +55,13 @@ class ClippedGroups(Groups):
     max_gradient_norm = 0.2
 
 
+class ClippedBiases(Clipped):
+    """The norm is that of all gradients, whatever the optimizer trains."""
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD([p for p in parameters if p.ndim == 1], lr=0.05, momentum=0.9)
+
+
 class NormalisedSgd(torch.optim.Optimizer):
     """Not elementwise: each tensor's step depends on the norm of its whole gradient."""
 
