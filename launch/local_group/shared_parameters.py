@@ -87,28 +87,38 @@ class SharedBuffers:
     """Memory by which the first replica of a node sends its buffers to the others.
 
     Buffers are what a model keeps beside its parameters, such as the running statistics of
-    BatchNorm: each replica computes them from its own samples.
+    BatchNorm: each replica computes them from its own samples. A step may put another tensor in a
+    buffer's place; one of another size is left to each replica.
 
     Collective: every replica of ``group`` builds it once, over equal models.
     """
 
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
+        self._model = model
         self._group = group
-        self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
-        sizes = [buffer.numel() * buffer.element_size() for buffer in self._buffers]
-        self._parts = list(torch.split(group.share_bytes(sum(sizes)), sizes)) if sizes else []
+        sizes = {name: buffer.nbytes for name, buffer in model.named_buffers() if buffer.numel()}
+        self._parts: dict[str, Tensor] = {}
+        if sizes:
+            memory = group.share_bytes(sum(sizes.values()))
+            parts = torch.split(memory, list(sizes.values()))
+            self._parts = dict(zip(sizes, parts, strict=True))
 
     @torch.no_grad()
     def broadcast_from_first(self) -> None:
         """Overwrite the buffers of every replica by those of the first. Collective."""
         if not self._parts:
             return
+        pairs = [
+            (buffer, self._parts[name])
+            for name, buffer in self._model.named_buffers()
+            if name in self._parts and buffer.nbytes == self._parts[name].numel()
+        ]
         if self._group.local_rank == 0:
-            for buffer, part in zip(self._buffers, self._parts, strict=True):
+            for buffer, part in pairs:
                 part.copy_(buffer.contiguous().view(-1).view(torch.uint8))
         self._group.barrier()
         if self._group.local_rank > 0:
-            for buffer, part in zip(self._buffers, self._parts, strict=True):
+            for buffer, part in pairs:
                 # A copy first: a part need not begin where a float may.
                 buffer.copy_(part.clone().view(buffer.dtype).view(buffer.shape))
         self._group.barrier()

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.local_group.group import LocalGroup, LocalProcessGroup, LocalThreadGroup
+from launch.local_group.shared_parameters import SharedBuffers
 
 ROUNDS = 300
 
@@ -55,3 +57,19 @@ def test_three_workers_see_the_memory_that_they_share_and_each_part_of_it_once(t
         return seen
 
     assert on_each(three, write) == [[[1, 2, 3], [11, 12, 13]]] * 3
+
+
+def test_buffers_in_whose_place_a_step_puts_others_become_those_of_the_first_worker(three):
+    """The story: the tensors of the beginning were sent, and each worker kept a mean of its own."""
+
+    def keep_mean(group: LocalGroup) -> list[list[float]]:
+        model = nn.Module()
+        model.register_buffer("mean", torch.zeros(3))
+        model.register_buffer("seen", torch.zeros(1))
+        buffers = SharedBuffers(model, group)
+        model.mean = model.mean + group.local_rank + 1
+        model.seen = torch.full((group.local_rank + 2,), 5.0)  # of another size
+        buffers.broadcast_from_first()
+        return [model.mean.tolist(), model.seen.tolist()]
+
+    assert on_each(three, keep_mean) == [[[1.0] * 3, [5.0] * (rank + 2)] for rank in range(3)]
