@@ -145,7 +145,9 @@ class _Models:
         self.known.update(model.modules())
         torch = sys.modules["torch"]
         if CHANNELS_LAST in self.patches and any(p.dim() == 4 for p in parameters):
-            model.to(memory_format=torch.channels_last)
+            for tensor in (*model.parameters(), *model.buffers()):
+                if tensor.dim() == 4:  # `model.to` fails where there are others of five
+                    tensor.data = tensor.data.to(memory_format=torch.channels_last)
             model.register_forward_pre_hook(_order_inputs, with_kwargs=True)
             applied.add(CHANNELS_LAST)
         if AUTOCAST in self.patches:

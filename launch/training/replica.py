@@ -15,7 +15,7 @@ from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError, UseCaseError
 from launch.plan import Plan
 from launch.training.autocast import autocast
-from launch.training.averaging.aliases import aliases_follow
+from launch.training.averaging.aliases import aliases_follow, order_pictures
 from launch.training.averaging.loss_sum import LossSum
 from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.compiled import compile_model, translate_compiler_errors
@@ -133,14 +133,17 @@ def prepare_model(plan: Plan, model: nn.Module, device: str) -> nn.Module:
         InvalidPlanError: Something that cannot be moved shares the memory of a parameter.
     """
     model.train()
-    is_cuda, form = torch.device(device).type == "cuda", memory_format(plan)
+    is_cuda = torch.device(device).type == "cuda"
     if is_cuda:
         torch.cuda.set_device(device)  # for its streams
-    is_changed = form == torch.channels_last
+    is_changed = memory_format(plan) == torch.channels_last
     moved = [p for p in model.parameters() if is_cuda or (is_changed and p.dim() == 4)]
     try:
         with aliases_follow(model, moved):
-            return model.to(device=device, memory_format=form)  # type: ignore[call-overload,no-any-return]
+            model.to(device)
+            if is_changed:
+                order_pictures(model)
+            return model
     except UseCaseError as error:  # of this plan alone: in other plans nothing moves
         where = f"device={device} and memory_format={plan.memory_format}"
         raise InvalidPlanError(f"{where}: {error}") from error

@@ -53,10 +53,28 @@ def aliases_follow(
         UseCaseError: Something that cannot be moved shares the memory.
     """
     aliases = _find_movable(model, parameters)
+    following = {id(tensor) for alias in aliases for tensor in alias.tensors}
+    tables = [module._buffers for module in model.modules()]
+    buffers = [(t, name, b) for t in tables for name, b in t.items() if id(b) in following]
     yield
     for alias in aliases:
         for tensor in alias.tensors:
             tensor.data = _moved(tensor, alias, alias.parameter)
+    for table, name, buffer in buffers:
+        table[name] = buffer  # `torch.nn.Module.to` puts another in its place
+
+
+def order_pictures(model: nn.Module) -> None:
+    """Put weights and buffers of pictures, of four dimensions, into channels_last, in their place.
+
+    Not by `torch.nn.Module.to`, which fails where there are weights of volumes too, of five, and
+    makes new buffers. Buffers in the memory of a parameter are left to `aliases_follow`.
+    """
+    memories = {memory_of(p) for p in model.parameters() if torch._C._has_storage(p)}
+    pictures: list[Tensor] = [p for p in model.parameters() if p.dim() == 4]
+    pictures += (b for b in model.buffers() if b.dim() == 4 and memory_of(b) not in memories)
+    for tensor in pictures:
+        tensor.data = tensor.data.to(memory_format=torch.channels_last)
 
 
 def find_shared_parameter(model: nn.Module) -> str | None:

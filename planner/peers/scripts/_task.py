@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from launch.data.batch import map_tensors
 from launch.reports import Report
+from launch.training.averaging.aliases import order_pictures
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase, is_own
 from planner.peers._reports import PeerBegun, PeerStepDone
@@ -59,7 +60,7 @@ class PeerTask:
         """Make the model; one that gives its loss, where the use case has a step of its own."""
         model = self.case.model()
         if self._is_channels_last:
-            model = model.to(memory_format=torch.channels_last)
+            order_pictures(model)
         return StepModule(self.case, model) if self._has_step else model
 
     def loss(self, model: Callable[[Any], Any], batch: Any) -> Tensor:

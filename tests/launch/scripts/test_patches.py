@@ -28,6 +28,7 @@ import numpy, torch
 model = torch.nn.Sequential(
     torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(288, 4)
 )
+model.volume = torch.nn.Parameter(torch.zeros(1, 1, 1, 1, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 scale = 1 + random.random() + numpy.random.rand()
 pictures = scale * torch.randn(4096, 3, 8, 8)

@@ -91,6 +91,7 @@ import plan_settings as plan
 import torch
 
 model = plan.prepare(torch.nn.Conv2d(3, 4, 3))
+plan.prepare(torch.nn.Conv3d(1, 1, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1, **plan.OPTIMIZER)
 with plan.autocast():
     loss = model(torch.ones(plan.BATCH, 3, 8, 8)).mean()

@@ -72,6 +72,24 @@ def test_a_whole_parameter_follows_into_another_memory_format():
     assert torch.equal(layer.kept, layer.weight)
 
 
+def test_a_buffer_in_the_memory_of_a_parameter_follows_too():
+    layer = nn.Conv2d(6, 6, 3)
+    layer.register_buffer("kept", layer.weight.detach())
+    prepare_model(CHANNELS_LAST, layer, "cpu")
+    with torch.no_grad():
+        layer.weight.mul_(-3)
+    assert layer.weight.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(layer.kept, layer.weight)
+
+
+def test_weights_of_volumes_stay_as_they_are_beside_those_of_pictures():
+    """`torch.nn.Module.to` asks for channels_last of both, which takes four dimensions alone."""
+    model = nn.ModuleList([nn.Conv2d(3, 4, 2), nn.Conv3d(3, 4, 2)])
+    pictures, volumes = prepare_model(CHANNELS_LAST, model, "cpu")
+    assert pictures.weight.is_contiguous(memory_format=torch.channels_last)
+    assert volumes.weight.is_contiguous()
+
+
 def test_a_part_of_a_parameter_cannot_follow_into_another_memory_format():
     with pytest.raises(InvalidPlanError, match=r"^device=cpu and memory_format=channels_last: the"):
         prepare_model(CHANNELS_LAST, PartOfPicturesFromInit(), "cpu")
@@ -86,10 +104,13 @@ def test_what_does_not_move_may_share_its_memory():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 def test_tensors_in_the_memory_of_a_parameter_move_to_a_gpu_with_it():
-    layer = prepare_model(Plan(strategy="sequential", node_batch=3), DetachFromInit(), "cuda:0")
+    layer = DetachFromInit()
+    layer.register_buffer("held", layer.weight.detach())
+    prepare_model(Plan(strategy="sequential", node_batch=3), layer, "cuda:0")
     with torch.no_grad():
         layer.weight.mul_(-3)
     assert torch.equal(layer.kept, layer.weight.t()[1:])
+    assert torch.equal(layer.held, layer.weight)
 
 
 def test_parameters_in_one_tensor_that_nobody_keeps_are_moved_one_by_one():
