@@ -111,12 +111,14 @@ class CapturedPass:
     def _warm_up(self) -> None:
         """Run passes so that libraries choose and load their kernels, which cannot be recorded.
 
-        Buffers, such as running statistics, are restored afterwards.
+        Buffers, such as running statistics, and generators are restored afterwards: the first
+        replay draws the random numbers of its step.
         """
         values = [buffer.clone() for buffer in self._model.buffers()]
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        devices = [torch.cuda.current_device()]
+        with torch.random.fork_rng(devices), torch.cuda.stream(stream):
             for _ in range(_WARMUP_PASSES):
                 self._forget_gradients()
                 self._compute(self._share)

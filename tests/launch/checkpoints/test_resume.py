@@ -255,6 +255,15 @@ def test_steps_of_another_size_may_take_any_time_to_come(training, tmp_path, mon
     assert isinstance(paused, StepsPaused)
 
 
+@pytest.mark.gpu
+def test_a_step_that_is_recorded_draws_what_it_draws_where_it_is_replayed(training, tmp_path):
+    """The passes before a recording drew its numbers: a resumed training had another dropout."""
+    plan = replace(SEQUENTIAL, devices=("cuda:0",), cuda_graph=True)
+    kept = KeptTraining(training, tmp_path)
+    whole = kept.run(plan, "Random")
+    assert largest_error(kept.in_two_runs(plan, plan, "Random"), whole) < 1e-4
+
+
 def test_a_checkpoint_of_other_data_is_refused(training, tmp_path):
     kept = KeptTraining(training, tmp_path)
     kept.run(SEQUENTIAL, "Sgd", stop=7)
