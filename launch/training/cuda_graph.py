@@ -62,7 +62,7 @@ class CapturedPass:
 
     Raises:
         InvalidPlanError: The batch holds more than tensors, or the pass does what cannot be
-            recorded, such as reading a value.
+            recorded, such as reading a value, or what no replay repeats.
     """
 
     def __init__(self, compute: Callable[[Batch], Tensor], model: nn.Module, share: Batch) -> None:
@@ -114,7 +114,8 @@ class CapturedPass:
         Buffers, such as running statistics, and generators are restored afterwards: the first
         replay draws the random numbers of its step.
         """
-        values = [buffer.clone() for buffer in self._model.buffers()]
+        buffers = dict(self._model.named_buffers())
+        values = {name: buffer.clone() for name, buffer in buffers.items()}
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         devices = [torch.cuda.current_device()]
@@ -123,9 +124,20 @@ class CapturedPass:
                 self._forget_gradients()
                 self._compute(self._share)
         torch.cuda.current_stream().wait_stream(stream)
+        self._check_buffers(buffers)
         with torch.no_grad():
-            for buffer, value in zip(self._model.buffers(), values, strict=True):
-                buffer.copy_(value)
+            for name, buffer in buffers.items():
+                buffer.copy_(values[name])
+
+    def _check_buffers(self, before: dict[str, Tensor]) -> None:
+        """Check that a step changes buffers in place: a replay reads where the recording read."""
+        after = dict(self._model.named_buffers())
+        for name in before | after:
+            if before.get(name) is not after.get(name):
+                raise InvalidPlanError(
+                    "cuda_graph=True and a step that puts another tensor in the place of buffer "
+                    f"{name!r}, which a replay would not do: use cuda_graph=False"
+                )
 
     def _forget_gradients(self) -> None:
         for parameter in self._model.parameters():

@@ -169,8 +169,15 @@ def test_running_statistics_are_those_of_the_steps_that_count(training):
 
 
 @pytest.mark.gpu
-def test_a_step_that_cannot_be_recorded_is_one_line(training):
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ("LooksAtValues", "a step that CUDA cannot record"),
+        ("PutsBuffers", "a step that puts another tensor in the place of buffer '1.mean'"),
+    ],
+)
+def test_a_step_that_cannot_be_recorded_is_one_line(case, reason, training):
     plan = replace(ON_GPU, cuda_graph=True)
-    failure = training.failure_of("LooksAtValues", plan)
+    failure = training.failure_of(case, plan)
     assert failure.error == "InvalidPlanError"
-    assert "cuda_graph=True and a step that CUDA cannot record" in failure.message
+    assert f"cuda_graph=True and {reason}" in failure.message
