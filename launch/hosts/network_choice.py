@@ -61,6 +61,7 @@ def choose_networks(
                 for name in members[network]
             ),
             ip_network(network).version,
+            ip_network(network).is_link_local,
             -_speed(network, by_host),
             network,
         ),
@@ -81,12 +82,13 @@ def choose_networks(
 def _by_network(addresses: Sequence[HostAddress]) -> dict[str, HostAddress]:
     """Give a host's address on each network that leads out of it; the first where there are two.
 
-    Link-local ones say nothing: each interface of version 6 is on fe80::/64, wherever it leads.
+    Link-local ones of version 6 say nothing: each interface is on fe80::/64, wherever it leads.
     """
     found: dict[str, HostAddress] = {}
     for own in addresses:
         address = ip_address(own.address)
-        if own.kind in _LOCAL_KINDS or address.is_loopback or address.is_link_local:
+        is_everywhere = address.version == 6 and address.is_link_local
+        if own.kind in _LOCAL_KINDS or address.is_loopback or is_everywhere:
             continue
         # A network of one address is a link to a router.
         if ip_network(own.network).num_addresses > 1:

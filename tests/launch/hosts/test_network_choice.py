@@ -82,12 +82,16 @@ def link(number):
     return hold(f"fe80::{number}", "fe80::/64")
 
 
-def test_addresses_of_version_4_come_first():
+def test_addresses_of_version_4_come_first_and_link_local_ones_last():
     def six(number):
         return hold(f"2001:db8::{number}", "2001:db8::/64")
 
-    assert choose(pair(link, six, slow, reached_at=None)).networks == ("10.0.0.0/24",)
+    def cable(number):
+        return hold(f"169.254.0.{number}", "169.254.0.0/16")
+
+    assert choose(pair(cable, six, slow, reached_at=None)).networks == ("10.0.0.0/24",)
     assert choose(pair(six, reached_at=None)).networks == ("2001:db8::/64",)
+    assert choose(pair(cable, reached_at=None)).networks == ("169.254.0.0/16",)
 
 
 def alone(number, routes):
@@ -105,7 +109,7 @@ def test_hosts_that_routes_join_use_the_networks_from_which_they_send():
     assert choice.unreached == {}
 
 
-def test_link_local_addresses_join_no_hosts():
+def test_link_local_addresses_of_version_6_join_no_hosts():
     """The story: each interface has one of version 6, so that hosts of a cloud and those behind
     routers were all on one network, over which MPI reaches none of them."""
 
