@@ -42,9 +42,9 @@ def format_bytes(size_bytes: int | None) -> str:
 
 
 def format_number(value: float) -> str:
-    """Write a number above 0 with three figures, more where it is large: ``0.452``, ``42.8``."""
+    """Write a number from 0 on with three figures, more where it is large: ``0.452``, ``42.8``."""
     digits = 0
-    while value < 10 ** (_FIGURES - 1 - digits) and digits < 9:
+    while 0 < value < 10 ** (_FIGURES - 1 - digits) and digits < 9:
         digits += 1
     return f"{value:.{digits}f}"
 

@@ -134,7 +134,7 @@ def _payoff_figure(worth: PlanWorth) -> Figure | None:
         columns=("epochs", *(name for name, _, _ in minutes)),
         rows=[
             (
-                format_number(epochs) if epochs else "0",
+                format_number(epochs),
                 *(f"{(start_s + epochs * each_s) / 60:.1f} min" for _, start_s, each_s in minutes),
             )
             for epochs in (0.0, paid, last)

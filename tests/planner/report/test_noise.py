@@ -31,3 +31,8 @@ def test_single_measurement_is_called_one():
     """A training of one step was told that its scale is unclear after "1 measurements"."""
     unclear = replace(NOISE, scale=None, low=None, high=None, measurements=1)
     assert describe_noise(unclear).startswith("unclear after 1 measurement: ")
+
+
+def test_scale_that_may_be_nothing_is_said_to_reach_down_to_0():
+    """The story: the lower end of such an interval was written "0.000000000"."""
+    assert noise_span(replace(NOISE, low=0.0)) == "312 (0 to 400)"

@@ -34,7 +34,14 @@ def test_sizes_have_three_figures_and_a_unit(size, shown):
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(0.00123, "0.00123"), (0.4521, "0.452"), (2.0, "2.00"), (42.84, "42.8"), (12345.6, "12346")],
+    [
+        (0.0, "0"),
+        (0.00123, "0.00123"),
+        (0.4521, "0.452"),
+        (2.0, "2.00"),
+        (42.84, "42.8"),
+        (12345.6, "12346"),
+    ],
 )
 def test_numbers_have_three_figures(value, shown):
     assert format_number(value) == shown
