@@ -139,3 +139,17 @@ def format_duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m {whole % 60}s"
     return f"{whole // 3600}h {whole % 3600 // 60}m"
+
+
+def format_seconds(time_s: float) -> str:
+    """Write the time of a step or of a part of one.
+
+    >>> format_seconds(1230.4), format_seconds(1.28), format_seconds(0.031), format_seconds(2.5e-4)
+    ('1230 s', '1.28 s', '31 ms', '250 us')
+    """
+    if time_s >= 999.5 or time_s == 0:
+        return f"{time_s:.0f} s"
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if time_s >= 0.9995 * size:
+            return f"{time_s / size:.3g} {unit}"
+    return f"{time_s / 1e-6:.3g} us"

@@ -19,6 +19,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    format_seconds,
     is_unreliable,
     with_ends,
 )
@@ -260,10 +261,10 @@ def _step_time(stored: StoredPlan) -> str:
     if steps.contradicts(batch, rate):
         return (
             f"unclear: by trials with batches of {batches} a step of {batch} takes "
-            f"{1000 * line.at(batch):.3g} ms, by the throughput {1000 * batch / rate:.3g} ms"
+            f"{format_seconds(line.at(batch))}, by the throughput {format_seconds(batch / rate)}"
         )
     return (
-        f"{1000 * line.fixed_s:.3g} ms + {1000 * line.per_sample_s:.3g} ms a sample, "
+        f"{format_seconds(line.fixed_s)} + {format_seconds(line.per_sample_s)} a sample, "
         f"a fit to batches of {batches}"
     )
 

@@ -10,6 +10,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_range,
+    format_seconds,
     is_unreliable,
     with_ends,
 )
@@ -229,14 +230,6 @@ def change(ratio: Interval) -> str:
 def _change_range(ratio: Interval) -> str:
     """Write the ends of a ratio's interval as changes in percent."""
     return f"{100 * (ratio.low - 1):+.1f} to {100 * (ratio.high - 1):+.1f}"
-
-
-def format_seconds(time_s: float) -> str:
-    """Write a short time: ``1.28 s``, ``31 ms``, ``250 us``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if time_s >= size:
-            return f"{time_s / size:.3g} {unit}"
-    return f"{time_s / 1e-6:.3g} us"
 
 
 def _certainty(probability: float) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice
-from planner.quantities import format_bytes, format_count, format_number
+from planner.quantities import format_bytes, format_count, format_number, format_seconds
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
 from planner.report.figures.rows import Mark, bar_plot, point_plot
-from planner.report.worth import format_seconds
 
 _SHOWN, _IN_TABLE = 10, 64
 

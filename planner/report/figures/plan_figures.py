@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.plans.stored_plan import StoredPlan
-from planner.quantities import format_interval, format_number
+from planner.quantities import format_interval, format_number, format_seconds
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
 from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
@@ -13,7 +13,6 @@ from planner.report.worth import (
     baseline_row,
     batch_row,
     change,
-    format_seconds,
     known_variations,
     part_row,
     variation_row,

@@ -9,6 +9,7 @@ from planner.quantities import (
     format_count,
     format_interval,
     format_number,
+    format_seconds,
     is_uncertain,
 )
 from probes.timing import Interval
@@ -45,6 +46,21 @@ def test_sizes_have_three_figures_and_a_unit(size, shown):
 )
 def test_numbers_have_three_figures(value, shown):
     assert format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("time_s", "shown"),
+    [
+        (0.0, "0 s"),
+        (3e-6, "3 us"),
+        (0.0124, "12.4 ms"),
+        (0.9997, "1 s"),
+        (2.5, "2.5 s"),
+        (1234.0, "1234 s"),
+    ],
+)
+def test_times_of_steps_have_three_figures_and_no_power_of_ten(time_s, shown):
+    assert format_seconds(time_s) == shown
 
 
 def test_one_of_a_thing_is_singular():

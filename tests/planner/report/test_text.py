@@ -14,6 +14,7 @@ import worth_cases
 from sample_plan import NOON
 
 from launch.plan import Plan
+from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.quantities import printable
 from planner.report.comparison import compare, comparison_text
 from planner.report.figures.plan_figures import compared_plans_figure
@@ -174,6 +175,13 @@ def test_what_a_plan_is_and_why_is_told_line_by_line():
     assert facts["peak memory"] == "1.15 GiB"
     assert facts["step time"] == "200 ms + 21.9 ms a sample, a fit to batches of 64, 128"
     assert facts["stale"] == "no"
+
+
+def test_time_of_a_long_step_is_told_in_seconds():
+    """The story: a step of 25 seconds was said to take "2.54e+04 ms"."""
+    points = [StepPoint(node_batch=64, step_s=12.8), StepPoint(node_batch=128, step_s=25.4)]
+    facts = dict(plan_facts(replace(FOUND, step_time=steps_from_points(points)), (), ()))
+    assert facts["step time"].endswith("a step of 128 takes 25.4 s, by the throughput 2.99 s")
 
 
 def test_figure_with_a_wide_interval_is_told_to_be_not_reliable_with_the_remedy():
