@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("B", "KiB", "MiB", "GiB", "TiB")
 _FIGURES = 3
+_LARGE = 1e9
+"""From it on a value, of a loss that diverges say, has a power of ten."""
+
 _WIDE = 0.2
 """Of a value: an interval that reaches farther says little."""
 
@@ -47,6 +50,11 @@ def format_number(value: float) -> str:
     while 0 < value < 10 ** (_FIGURES - 1 - digits) and digits < 9:
         digits += 1
     return f"{value:.{digits}f}"
+
+
+def format_value(value: float) -> str:
+    """Write a value of any size with four figures, more where it is large: ``-0.05``, ``11090``."""
+    return f"{value:.0f}" if 9999.5 <= abs(value) < _LARGE else f"{value:.4g}"
 
 
 def format_interval(interval: Interval | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from launch.reports import EpochDone
-from planner.quantities import format_duration, format_number
+from planner.quantities import format_duration, format_number, format_value
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
@@ -42,9 +42,9 @@ def loss_figure(training: TrainingRecord) -> Figure | None:
         rows=[
             (
                 str(one.epoch),
-                _loss(one.train_loss if one.samples else None),
-                _loss(one.validation_loss),
-                *(_loss(one.metrics.get(name)) for name in metrics),
+                _cell(one.train_loss if one.samples else None),
+                _cell(one.validation_loss),
+                *(_cell(one.metrics.get(name)) for name in metrics),
             )
             for one in _some(epochs)
         ],
@@ -116,7 +116,7 @@ def compared_figures(trainings: Sequence[TrainingRecord]) -> list[Figure]:
                 ),
                 columns=("epoch", *(curve.label for curve in curves)),
                 rows=[
-                    (f"{x:.0f}", *(_loss(points.get(x)) for points in by_epoch))
+                    (f"{x:.0f}", *(_cell(points.get(x)) for points in by_epoch))
                     for x in _some(numbers)
                 ],
             )
@@ -167,5 +167,5 @@ def _name(use_case: str) -> str:
     return use_case.rpartition(":")[2]
 
 
-def _loss(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def _cell(value: float | None) -> str:
+    return "" if value is None else format_value(value)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from planner.quantities import format_duration
+from planner.quantities import format_duration, format_value
 from planner.records.usage_record import GpuUsage, HostUsage, UsageCurve
 from planner.report.figures.curves import Curve, line_plot
 from planner.report.figures.figure import Figure
@@ -146,7 +146,7 @@ def _rows(shown: _Shown, size: float, last_s: float) -> list[tuple[str, ...]]:
         for x, y in zip(time_s, curve.mean, strict=True):
             if y is not None and math.isfinite(y):
                 parts[max(0, min(_ROWS - 1, math.ceil(x / stretch_s) - 1))].append(y / size)
-        columns.append([f"{fmean(part):.4g}" if part else "" for part in parts])
+        columns.append([format_value(fmean(part)) if part else "" for part in parts])
     return [
         (format_duration((number + 1) * stretch_s), *(column[number] for column in columns))
         for number in range(_ROWS)

@@ -10,6 +10,7 @@ from planner.quantities import (
     format_interval,
     format_number,
     format_seconds,
+    format_value,
     is_uncertain,
 )
 from probes.timing import Interval
@@ -61,6 +62,14 @@ def test_numbers_have_three_figures(value, shown):
 )
 def test_times_of_steps_have_three_figures_and_no_power_of_ten(time_s, shown):
     assert format_seconds(time_s) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.0, "0"), (-0.05, "-0.05"), (9999.4, "9999"), (9999.6, "10000"), (1e30, "1e+30")],
+)
+def test_values_have_four_figures_and_a_power_of_ten_only_where_they_are_huge(value, shown):
+    assert format_value(value) == shown
 
 
 def test_one_of_a_thing_is_singular():

@@ -12,6 +12,7 @@ from training_samples import EPOCH, TRAINING, usage_of
 
 from planner.report.figures.axes import WIDTH
 from planner.report.figures.training_figures import compared_figures, rate_figure
+from planner.report.figures.usage_figures import learning_figures
 from planner.report.runs import runs_csv
 from planner.report.table import Terminal
 from planner.report.training_comparison import (
@@ -104,3 +105,12 @@ def test_figures_show_every_training_that_is_compared():
     assert figures
     for figure in figures:
         assert [name.partition(":")[0] for name in figure.columns[1:]] == list("12345678")
+
+
+def test_tables_of_figures_show_large_rates_as_they_are():
+    """The story: 11090 samples/s were "1.109e+04" in the tables of two figures of a training."""
+    epoch = replace(EPOCH, throughput_samples_per_s=11090.4)
+    *_, rates = compared_figures([replace(TRAINING, epochs_done=(epoch,))])
+    assert [list(row) for row in rates.rows] == [["1", "11090"]]
+    (figure,) = learning_figures({"vm": usage_of(samples_per_s=[11090.4] * 3)})
+    assert {cell for row in figure.rows for cell in row[1:]} == {"11090"}
