@@ -96,3 +96,13 @@ class JobRecord:
     """What it does now: `planner.records.progress`."""
 
     progress_at: datetime | None = None
+
+    def took_s(self, now: datetime) -> float | None:
+        """Give its seconds so far, of one that is over up to its end or the last sign of life.
+
+        ``None`` where it has not begun, or nothing is known of its end.
+        """
+        end = self.ended_at or (self.heartbeat_at if self.state.is_over else now)
+        if self.started_at is None or end is None:
+            return None
+        return max(0.0, (end - self.started_at).total_seconds())

@@ -178,11 +178,8 @@ def _mark(progress: SearchProgress | TrainingProgress | SweepProgress) -> str:
 
 
 def _time(job: JobRecord) -> str:
-    if job.started_at is None:
-        return ""
-    # One that cannot be asked any more was last heard of then.
-    end = job.ended_at or (job.heartbeat_at if job.state.is_over else utc_now())
-    return "" if end is None else format_duration(max(0.0, (end - job.started_at).total_seconds()))
+    took_s = job.took_s(utc_now())
+    return "" if took_s is None else format_duration(took_s)
 
 
 def _moment(moment: datetime) -> str:

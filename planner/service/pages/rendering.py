@@ -125,11 +125,9 @@ def _clock(moment: datetime) -> str:
     return f"{_date(moment)}, {moment.astimezone(UTC):%H:%M:%S} UTC"
 
 
-def _since(begin: datetime | None, end: datetime | None, now: datetime) -> str:
-    """Write the time from one moment to another, which is now where there is none."""
-    return (
-        "" if begin is None else format_duration(max(0.0, ((end or now) - begin).total_seconds()))
-    )
+def _since(begin: datetime, end: datetime) -> str:
+    """Write the time from one moment to another."""
+    return format_duration(max(0.0, (end - begin).total_seconds()))
 
 
 def _number(value: float | None, digits: int | None = None) -> str:

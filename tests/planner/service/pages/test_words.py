@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 import re
 from dataclasses import replace
+from datetime import timedelta
 from math import nan
 
 import pytest
 from markup import Markup
+from sample_plan import NOON
 from store_cases import STUDY
 from sweep_samples import sample_record
 from training_samples import BEGUN, EPOCH, JOB
@@ -209,3 +211,22 @@ def test_long_error_of_a_job_is_shown_to_its_end(store, show):
     error = f"no plan for simplebig on {hosts}: run ddlplan tune --hosts hosts"
     store.jobs.end(job.id, JobState.FAILED, exit_code=3, error=error)
     assert error in show("jobs")
+
+
+def test_job_of_a_machine_that_fell_silent_took_until_it_was_last_heard_of(store, show, tmp_path):
+    """The story: such a job took a day longer with each day that the list was looked at."""
+    begun, minute = utc_now() - timedelta(days=2), timedelta(minutes=1)
+    silent = replace(JOB, machine="atlas", state=JobState.RUNNING, created_at=begun)
+    store.jobs.add(replace(silent, started_at=begun, heartbeat_at=begun + 5 * minute))
+    html = Site(str(tmp_path / "planner.db")).show("/jobs", PageRequest(path="/jobs")).html
+    assert "interrupted" in html
+    assert '<td data-label="Took" class="num">5m 0s</td>' in html
+    assert "last heard of" in show("jobs")
+
+
+def test_job_that_never_began_ended_without_a_time(store, show):
+    """The story: it "ended 20 Nov 2026, 12:00:00 UTC, after" and then nothing."""
+    job = store.jobs.add(JOB)
+    store.jobs.end(job.id, JobState.CANCELLED, ended_at=NOON)
+    assert "20 Nov 2026, 12:00:00 UTC" in show("jobs")
+    assert ", after" not in show("jobs")
