@@ -39,12 +39,14 @@ def show(request: PageRequest, context: Context) -> View:
 
 def _next_command(record: SweepRecord) -> str:
     """Give the command that goes on with a sweep, or shows one that is done."""
-    plain = all(setting.plan_id is None for setting in record.settings)
-    if record.is_finished or not plain:
+    if record.is_finished:
         return f"ddlplan sweep show {record.id} --html sweep.html"
     words = ["ddlplan", "sweep", "--use-case", record.use_case]
     words += ["--batches", ",".join(map(str, record.batches))]
-    words += ["--devices", ",".join(str(one.plan.processes) for one in record.settings)]
+    devices = [str(one.plan.processes) for one in record.settings if one.plan_id is None]
+    words += ["--devices", ",".join(devices)] if devices else []
+    plans = [str(one.plan_id) for one in record.settings if one.plan_id is not None]
+    words += ["--plans", ",".join(plans)] if plans else []
     words += ["--epochs", str(record.epochs)]
     words += ["--data", record.data] if record.data else []
     words += ["--seed", str(record.seed)] if record.seed else []

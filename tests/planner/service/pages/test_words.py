@@ -12,7 +12,7 @@ import pytest
 from markup import Markup
 from sample_plan import NOON
 from store_cases import STUDY
-from sweep_samples import sample_record
+from sweep_samples import SETTINGS, sample_point, sample_record
 from training_samples import BEGUN, EPOCH, JOB
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
@@ -230,3 +230,12 @@ def test_job_that_never_began_ended_without_a_time(store, show):
     store.jobs.end(job.id, JobState.CANCELLED, ended_at=NOON)
     assert "20 Nov 2026, 12:00:00 UTC" in show("jobs")
     assert ", after" not in show("jobs")
+
+
+def test_sweep_of_plans_that_was_cut_short_goes_on_with_them(store, show):
+    """The story: "To go on, type:" led to a command that only shows the sweep."""
+    planned = replace(SETTINGS[1], label="plan 7", plan_id=7)
+    store.sweeps.begin(sample_record([8, 16], [*SETTINGS, planned]), fresh=False)
+    store.sweeps.add_point(1, sample_point(8))
+    command = "ddlplan sweep --use-case digits --batches 8,16 --devices 1,2 --plans 7 --epochs 2"
+    assert f"To go on, type: {command}" in show("sweeps")
