@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.use_case_drafts.code import last_name
 
 _PARSING = {"parse_args", "parse_known_args"}
 _TYPES = {"int", "float", "str", "bool"}
+_FLAGS: Mapping[object, bool] = {"store_true": False, "store_false": True}
+"""Defaults of flags that name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class Options:
 
 def read_options(tree: ast.Module) -> Options:
     """Find the options of a script whose default is written there."""
-    holders, known = set(), {}
+    holders, changed = set[str](), set[str]()
+    found: dict[str, Option | None] = {}
     asking = _PARSING | {
         node.name
         for node in ast.walk(tree)
@@ -47,10 +50,16 @@ def read_options(tree: ast.Module) -> Options:
             ):
                 first = target.elts[0] if isinstance(target, ast.Tuple) else target
                 holders.add(last_name(first))
-            case ast.Call(func=func, args=args) if last_name(func) == "add_argument":
-                option = _read_option(args, {k.arg: k.value for k in node.keywords if k.arg})
-                if option is not None:
-                    known[option.name] = option
+            case ast.Call(func=func, args=args, keywords=given) if (
+                last_name(func) == "add_argument"
+            ):
+                settings = {k.arg: k.value for k in given if k.arg}
+                name = _destination(args, settings)
+                # Of several options with one destination, argparse takes the first one's default.
+                found.setdefault(name, _read_option(name, settings))
+            case ast.Call(func=func, keywords=given) if last_name(func) == "set_defaults":
+                changed |= {k.arg for k in given if k.arg}
+    known = {n: option for n, option in found.items() if option is not None and n not in changed}
     return Options(frozenset(holders), known)
 
 
@@ -58,21 +67,20 @@ def _is_parsing(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and last_name(value.func) in _PARSING
 
 
-def _read_option(flags: Sequence[ast.expr], settings: dict[str, ast.expr]) -> Option | None:
-    texts = [f.value for f in flags if isinstance(f, ast.Constant) and isinstance(f.value, str)]
-    if not texts:
-        return None
-    long = next((text for text in texts if text.startswith("--")), texts[0])
-    name = long.lstrip("-").replace("-", "_")
+def _destination(flags: Sequence[ast.expr], settings: Mapping[str, ast.expr]) -> str:
+    """Name the attribute that holds an option's value; empty where that is not written there."""
     match settings.get("dest"):
         case ast.Constant(value=str(given)):
-            name = given
-    match settings.get("action"):
-        case ast.Constant(value="store_true"):
-            return Option(name, "bool", False)
-        case ast.Constant(value="store_false"):
-            return Option(name, "bool", True)
+            return given
+    texts = [f.value for f in flags if isinstance(f, ast.Constant) and isinstance(f.value, str)]
+    long = next((text for text in texts if text.startswith("--")), texts[0] if texts else "")
+    return long.lstrip("-").replace("-", "_")
+
+
+def _read_option(name: str, settings: Mapping[str, ast.expr]) -> Option | None:
     default = constant_of(settings.get("default"))
+    if "default" not in settings:
+        default = _FLAGS.get(constant_of(settings.get("action")))
     if default is None:
         return None
     kind = last_name(settings["type"]) if "type" in settings else type(default).__name__

@@ -21,7 +21,7 @@ import drafted_scripts
 from launch.use_cases._adapter import adapt_use_case
 from planner.errors import UsageError
 from planner.use_case_drafts.drafting import draft_use_case
-from planner.use_case_drafts.options import Options
+from planner.use_case_drafts.options import Options, read_options
 from planner.use_case_drafts.scope import Scope
 from planner.use_case_drafts.writing import file_of, todos_of
 
@@ -296,3 +296,28 @@ def test_metric_that_is_left_out_is_named(tmp_path):
     todo = todos_of(text)[0].text
     line = drafted_scripts.AT_TOP_LEVEL.count("\n") + 4
     assert re.match(rf"line {line} computes a metric: left out; metrics\(output, target\)", todo)
+
+
+@pytest.mark.parametrize(
+    ("added", "defaults"),
+    [
+        ('add_argument("--amp", action="store_true")', {"amp": False}),
+        ('add_argument("--amp", action="store_true", default=True)', {"amp": True}),
+        ('add_argument("--amp", action="store_true", default=cuda.is_available())', {}),
+        (
+            'add_argument("--cuda", action="store_true")\n'
+            'add_argument("--cpu", dest="cuda", action="store_false")',
+            {"cuda": False},
+        ),
+        (
+            'add_argument("--workers", default=os.cpu_count())\n'
+            'add_argument("-j", dest="workers", default=2)',
+            {},
+        ),
+        ('add_argument("--lr", default=0.1)\nset_defaults(lr=0.5)', {}),
+    ],
+)
+def test_default_of_an_option_is_the_one_that_argparse_takes(added, defaults):
+    """The story: a flag that is on by default was off, and of two for one thing the last one's."""
+    known = read_options(ast.parse(added)).known
+    assert {name: option.default for name, option in known.items()} == defaults
