@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from stat import S_ISREG
@@ -39,13 +40,16 @@ def draft_use_case(script: Path) -> Draft:
     try:
         if not S_ISREG(script.stat().st_mode):
             raise UsageError(f"{script}: it is no regular file: name a script")
-        source = script.read_text(encoding="utf-8")
+        with tokenize.open(script) as stream:  # in the encoding that the script names
+            source = stream.read()
         tree = ast.parse(source, str(script))
     except OSError as error:
         raise UsageError(f"{script}: {error.strerror}: name a script") from error
     except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UsageError(f"{script}{line}: no Python: {error.args[0]}") from error
+        line, why = "", str(error)
+        if isinstance(error, SyntaxError):
+            line, why = f", line {error.lineno}" if error.lineno else "", error.msg
+        raise UsageError(f"{script}{line}: no Python: {why}") from error
     loop = find_loop(tree, script)
     return _Drafter(tree, loop, script, source).draft()
 

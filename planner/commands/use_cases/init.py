@@ -28,8 +28,14 @@ def write_draft(script: Path, output: Path | None, out: Output) -> None:
         ) from error
     file = output or script.with_name(f"{script.stem}_case.py")
     try:
-        with file.open("x", encoding="utf-8") as stream:  # never one that came meanwhile
-            stream.write(text)
+        # Never one that came meanwhile. A name that is not UTF-8 may stand in a comment.
+        with file.open("x", encoding="utf-8", errors="backslashreplace") as stream:
+            try:
+                stream.write(text)
+                stream.flush()
+            except OSError:
+                file.unlink(missing_ok=True)
+                raise
     except FileExistsError as error:
         raise UsageError(f"{file}: it is there already: name another file by --output") from error
     except OSError as error:

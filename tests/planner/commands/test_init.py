@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from planner.commands.use_cases.init import write_draft
+from planner.errors import UsageError
+from planner.report.output import Output
+from tests.launch.small_files import files_of_at_most
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
@@ -85,6 +90,23 @@ def test_name_of_a_script_is_no_code_of_the_file(ddlplan, script):
     text = (ddlplan.folder / "mine.py").read_text()
     compile(text, "mine.py", "exec")
     assert not any(line.startswith("raise") for line in text.splitlines())
+
+
+def test_script_whose_name_is_not_utf_8_is_taken_over(ddlplan, script):
+    """The story: that was called a bug, and left an empty file, which is never replaced."""
+    script.rename(ddlplan.folder / "tr\udcff.py")
+    ended = ddlplan.run("init", "tr\udcff.py")
+    assert ended.code == 0, ended.err
+    text = (ddlplan.folder / "tr\udcff_case.py").read_text()
+    assert "# TODO: validation samples: tr\\udcff.py has none" in text
+
+
+def test_full_disk_leaves_no_part_of_the_file_behind(tmp_path):
+    """The story: after one, the same command said that the file is there already."""
+    script = Path(shutil.copy(EXAMPLES / "plain_loop.py", tmp_path))
+    with files_of_at_most(100), pytest.raises(UsageError, match="File too large: name another"):
+        write_draft(script, None, Output("init", as_json=False))
+    assert [file.name for file in tmp_path.iterdir()] == ["plain_loop.py"]
 
 
 @pytest.mark.long

@@ -188,6 +188,29 @@ def test_what_is_no_training_is_refused_in_one_line(text, message, tmp_path):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("head", "encoding"), [("", "utf-8-sig"), ("# coding: cp1252", "cp1252")])
+def test_script_is_read_in_the_encoding_in_which_python_reads_it(head, encoding, tmp_path):
+    """The story: one with a byte order mark, as editors of Windows write it, was no Python."""
+    script = tmp_path / "train.py"
+    script.write_text(f"{head}\n# für Übungen{drafted_scripts.IN_FUNCTIONS}", encoding=encoding)
+    assert todos_of(file_of(draft_use_case(script))) == []
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (b"", "invalid or missing encoding declaration"),
+        (b"import torch\n\n", "'utf-8' codec can't decode byte 0xfc"),
+    ],
+)
+def test_script_in_no_encoding_that_python_reads_is_refused_with_the_reason(head, why, tmp_path):
+    """The story: of one with an umlaut of Latin-1 it was said "no Python: utf-8"."""
+    script = tmp_path / "train.py"
+    script.write_bytes(head + b"# f\xfcr\n")
+    with pytest.raises(UsageError, match=f"train.py: no Python: {why}"):
+        draft_use_case(script)
+
+
 def test_two_optimizers_are_refused_by_name():
     with pytest.raises(UsageError, match=r"2 optimizers \(generator_optimizer, optimizer\)"):
         draft_use_case(EXAMPLES / "gan.py")
