@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, cast, literal, or_, select, type_coerce
+from sqlalchemy import ColumnElement, Select, Table, Text, cast, literal, or_, select, type_coerce
 
 from planner.records.name_match import NameMatch
 from planner.scripts.naming import PREFIX
@@ -23,10 +24,9 @@ class NameSearch:
         """Give things with this text in a name, in any case: the newest of each kind."""
         found: list[NameMatch] = []
         for query in _queries(text):
-            found += self._database.fetch(
-                query.limit(most), lambda row: codec.convert(row, NameMatch, source="name")
-            )
-        return found
+            found += self._database.fetch(query.limit(most), _match)
+        trained = self._database.fetch(_trainings(text), lambda row: _match_training(row, text))
+        return found + [one for one in trained if one is not None][:most]
 
     def use_cases(self) -> list[str]:
         """Give the use cases that plans are stored of; scripts are none."""
@@ -35,27 +35,54 @@ class NameSearch:
         return self._database.fetch(query, lambda row: str(row["use_case"]))
 
 
-def _queries(text: str) -> Iterator[Select[tuple[object, ...]]]:
+def _queries(text: str) -> Iterator[Select[Any]]:
     for kind, table, name, place, at in (
         ("machine", nodes, nodes.c.name, nodes.c.name, nodes.c.last_seen),
         ("study", studies, studies.c.use_case, studies.c.node, studies.c.created_at),
         ("plan", plans, plans.c.use_case, plans.c.node, plans.c.created_at),
-        ("training", trainings, trainings.c.use_case, trainings.c.machine, trainings.c.started_at),
         ("sweep", sweeps, sweeps.c.use_case, sweeps.c.node, sweeps.c.created_at),
         ("job", jobs, jobs.c.title, jobs.c.machine, jobs.c.created_at),
     ):
-        names: list[ColumnElement[str]] = [name, place]
-        if table is trainings:  # its hosts are a document
-            names.append(type_coerce(cast(table.c.hosts, Text), PlainText))
-        matches = or_(*(column.icontains(text, autoescape=True) for column in names))
-        yield (
-            select(
-                literal(kind).label("kind"),
-                table.c.id,
-                name.label("name"),
-                place.label("place"),
-                at.label("at"),
-            )
-            .where(matches)
-            .order_by(table.c.id.desc())
-        )
+        yield _newest(kind, table, name, place, at).where(_in_any(text, name, place))
+
+
+def _trainings(text: str) -> Select[Any]:
+    """Select trainings with the text in a name, or anywhere in the document of their hosts."""
+    name, place, at = trainings.c.use_case, trainings.c.machine, trainings.c.started_at
+    named = _in_any(text, name, place)
+    hosts = type_coerce(cast(trainings.c.hosts, Text), PlainText)
+    query = _newest("training", trainings, name, place, at)
+    query = query.add_columns(named.label("is_named"), trainings.c.hosts)
+    return query.where(or_(named, _in_any(text, hosts)))
+
+
+def _newest(
+    kind: str,
+    table: Table,
+    name: ColumnElement[str],
+    place: ColumnElement[str],
+    at: ColumnElement[Any],
+) -> Select[Any]:
+    return select(
+        literal(kind).label("kind"),
+        table.c.id,
+        name.label("name"),
+        place.label("place"),
+        at.label("at"),
+    ).order_by(table.c.id.desc())
+
+
+def _in_any(text: str, *columns: ColumnElement[str]) -> ColumnElement[bool]:
+    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+
+
+def _match(row: dict[str, Any]) -> NameMatch:
+    return codec.convert(row, NameMatch, source="name")
+
+
+def _match_training(row: dict[str, Any], text: str) -> NameMatch | None:
+    """Give a training; ``None`` where only its hosts' plans have the text, as ``cpu``."""
+    hosts, is_named = row.pop("hosts"), row.pop("is_named")
+    if is_named or any(text.lower() in one["host"].lower() for one in hosts):
+        return _match(row)
+    return None

@@ -47,3 +47,14 @@ def test_use_cases_of_plans_are_listed_once(store):
     for name in ("b", "a", "script:python a.py", "b"):
         store.plans.save(replace(FOUND, use_case=name))
     assert store.names.use_cases() == ["a", "b"]
+
+
+def test_words_of_the_plans_of_hosts_are_no_names_of_trainings(store):
+    """The story: "host", "sequential" or "fp32" found every training."""
+    fill(store, "node7")
+    for text in ["host", "plan_id", "sequential", "fp32"]:
+        assert kinds(store, text) == []
+    assert "training" in kinds(store, "NODE7")
+    training = replace(BEGUN, use_case="hostess", machine="n", hosts=(HOST,))
+    numbers = [store.trainings.add(training).id for _ in range(3)]
+    assert [one.id for one in store.names.find("host", most=2)] == [numbers[2], numbers[1]]
