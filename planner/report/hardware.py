@@ -19,8 +19,10 @@ def hardware_lines(node: Hardware) -> list[str]:
 def describe_hardware(node: Hardware) -> str:
     """Name a machine's processor, cores, memory and GPUs."""
     gpus = ", ".join(gpu.name or "a GPU" for gpu in node.gpus) or "no GPU"
+    granted = node.cpu.granted_cores
+    cores = "1 usable core" if granted == 1 else f"{granted:g} usable cores"
     return (
-        f"{node.cpu.model or node.cpu.architecture}, {node.cpu.granted_cores:g} usable cores, "
+        f"{node.cpu.model or node.cpu.architecture}, {cores}, "
         f"{node.memory.total_bytes / 2**30:.0f} GiB, {gpus}"
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from planner.report.hardware import hardware_lines
+from planner.report.hardware import describe_hardware, hardware_lines
 from planner.report.nodes import probe_row
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
 
@@ -44,6 +44,11 @@ def test_tenth_of_a_core_is_shown_as_that():
 def test_whole_cores_are_shown_as_they_can_be_used(quota_cores, usable, shown):
     cpu = replace(CPU, usable_cores=usable, quota_cores=quota_cores)
     assert probe_row("n1", replace(NODE, cpu=cpu))["cores"] == shown
+
+
+def test_machine_with_one_core_has_one_core():
+    cpu = replace(CPU, quota_cores=None)
+    assert describe_hardware(replace(NODE, cpu=cpu)) == "x86_64, 1 usable core, 8 GiB, no GPU"
 
 
 def test_bf16_that_would_be_emulated_is_named_and_is_no_warning():
