@@ -55,7 +55,7 @@ def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
         "stale": {one.host: one.reasons for one in found.plans if one.reasons},
         "figures": [figure for figure in drawn if figure is not None],
         "network_figure": sums_figure(found.network),
-        "networks": _distinct(machines.find_networks(db=context.db)),
+        "networks": _distinct([found.network, *machines.find_networks(db=context.db)]),
         "use_cases": names.find_use_cases(db=context.db),
         "use_case": found.use_case,
         "has_launches": bool(launches),
@@ -84,7 +84,7 @@ def _find_launches(found: HostsTogether, context: Context) -> list[TrainingRecor
 
 
 def _distinct(networks: Sequence[MeasuredLinks]) -> list[MeasuredLinks]:
-    """Give the latest measurement of each set of hosts, a few."""
+    """Give the first measurement of each set of hosts, a few."""
     latest: dict[tuple[str, ...], MeasuredLinks] = {}
     for one in networks:
         latest.setdefault(tuple(sorted(one.hosts)), one)

@@ -6,10 +6,12 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from urllib.parse import quote, urlencode
 
 import pytest
 from imagined_lab import NOW, Lab, fill
+from lab_machines import make_links
 from markup import Markup
 from store_cases import STUDY
 from worth_cases import FACTS, NODE, STORED, TRIALS
@@ -262,3 +264,16 @@ def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tm
     same = {"use_case": was.use_case, "use_case_digest": was.use_case_digest}
     _, _, made_up = change_plan(**same, software=was.software, is_generated=True)
     assert "simplebig generated data on 2 hosts" in get(made_up, "/hosts").text
+
+
+def test_network_that_is_shown_is_one_of_those_to_choose_from(change_plan, tmp_path):
+    """The story: it was not where twelve later ones were, and "Predict" changed the hosts."""
+    *_, site = change_plan()
+    with Store.open(str(tmp_path / "planner.db")) as store:
+        hosts = ",".join(store.catalog.links()[-1].hosts)
+        for number in range(12):
+            nodes = [replace(NODE, node=f"node{number}"), replace(NODE, node="other")]
+            store.machines.save_links(make_links(nodes, Random(number), NOW))
+    page = site.show("/hosts", PageRequest(path="/hosts", query={"hosts": [hosts]}))
+    options = [one for one in Markup(page.html).all("option") if one["value"] == hosts]
+    assert ["selected" in one for one in options] == [True]
