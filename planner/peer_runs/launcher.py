@@ -23,6 +23,8 @@ from planner.peers._base import Peer, PeerSetup, PeerStart
 _THREADS = "OMP_NUM_THREADS"
 _LOWEST_PORT, _NUM_PORTS = 20000, 10000
 _PORTS = 2
+"""That a peer needs on its first host, or one for each process of a host."""
+
 _TOKEN_BYTES = 6
 
 
@@ -89,7 +91,7 @@ class PeerLauncher:
             channels_last=setting is Setting.OURS and plan.memory_format == "channels_last",
             loader_workers=self._request.loader_workers,
             folder=make_folder_name(),
-            ports=find_ports(_PORTS + processes * len(self._hosts), is_local=self._is_local),
+            ports=find_ports(max(_PORTS, processes), is_local=self._is_local),
             is_local=self._is_local,
         )
         return replace(setup, mpirun=self._mpirun(setup))

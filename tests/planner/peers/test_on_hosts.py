@@ -25,14 +25,14 @@ CASES = (f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady", "mnist_cnn")
 NODE_BATCH = 8
 
 
-def make_launcher(peer, case, addresses, ssh_config=None, *, starts_here=False):
-    """The launcher of the command, for two hosts with two cores each."""
+def make_launcher(peer, case, addresses, ssh_config=None, *, starts_here=False, cores=2):
+    """The launcher of the command, for hosts with so many cores each."""
     return PeerLauncher(
         CompareRequest(workload=Workload(use_case=case), peers=(peer.name,)),
         Plan(strategy="sequential", node_batch=NODE_BATCH),
         NODE_BATCH,
         [
-            ReachableHost(host=Host(name=name, line=line), address=address, cores=2)
+            ReachableHost(host=Host(name=name, line=line), address=address, cores=cores)
             for line, (name, address) in enumerate(addresses.items(), start=1)
         ],
         MpiSettings(ssh_config=ssh_config, allow_root=True),
@@ -100,3 +100,11 @@ def test_peer_trains_on_two_hosts_and_leaves_nothing_running(name, testbed):
         assert min(port for host in bed.hosts for port in open_ports(host)) >= 20_000, "a fixed one"
         assert {step.samples for step in training.make_steps(3)} == {2 * NODE_BATCH}
     assert bed.left_over() == set()
+
+
+def test_many_processes_on_many_hosts_have_ports():
+    """The story: 12800 processes asked for more ports than there are, which was called a bug."""
+    addresses = {f"node{number}": f"10.0.0.{number}" for number in range(1, 101)}
+    peer = load_peer("ddp")
+    setup = make_launcher(peer, CASES[0], addresses, cores=128).make_setup(peer, Setting.DEFAULTS)
+    assert (setup.world_size, len(setup.ports)) == (12_800, 128)
