@@ -114,8 +114,9 @@ def _describe_input(prepared: PreparedLaunch) -> Iterator[str]:
         system = find_file_system(Path(data))
         if system.is_network:
             yield (
-                f"data are on {system.kind}: ddlplan probe --data {data} measures how fast they "
-                "are read, and launch then predicts epochs and says whether to copy them"
+                f"data are on {system.kind}: ddlplan probe --data {shlex.quote(data)} measures "
+                "how fast they are read, and launch then predicts epochs and says whether to copy "
+                "them"
             )
 
 
@@ -163,7 +164,7 @@ def _explain_missing_onnx(result: LaunchResult) -> str:
     if isinstance(failed, OnnxFailed):
         why, then = failed.message, "mend that, then run"
     host = result.prepared.host
-    remedy = f"ddlplan weights export --onnx FILE {outcome.run_directory}"
+    remedy = f"ddlplan weights export --onnx FILE {shlex.quote(str(outcome.run_directory))}"
     where = "" if host is None else f" on {host}"
     return f"the training is done, and its model was not exported ({why}): {then} {remedy}{where}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from launch.reports import (
@@ -201,7 +202,7 @@ def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
         path, there = Path(stopped.checkpoint), "" if host is None else " there"
         yield (
             f"the last checkpoint is {_shown(path, host)}: go on{there} with "
-            f"--checkpoint {_relative(path.parent)} --resume"
+            f"--checkpoint {quote(_relative(path.parent))} --resume"
         )
     elif stopped.weights is not None:
         yield (

@@ -150,16 +150,16 @@ def test_who_interrupts_a_training_hears_where_it_can_go_on(capsys, tmp_path):
 
 
 def test_who_has_an_accident_hears_where_the_training_can_go_on(capsys, tmp_path):
-    path = tmp_path.resolve() / "kept" / "step-00000020"
+    """The story: of a folder with a blank in its name, half was named to go on with."""
+    path = tmp_path.resolve() / "kept here" / "step-00000020"
     saved = CheckpointSaved(path=str(path), step=20, time_s=0.1)
     made_up = Described(facts=replace(FACTS, is_generated=True))
     program = sending(made_up, step(1), VALIDATED, VALIDATED, saved)
     with pytest.raises(TrainingFailedError):
-        trained(program + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept"))
+        trained(program + "os.kill(os.getpid(), signal.SIGKILL)", job(folder="kept here"))
     said = capsys.readouterr().err
-    assert (
-        "the last checkpoint is kept/step-00000020: go on with --checkpoint kept --resume" in said
-    )
+    assert "the last checkpoint is kept here/step-00000020: go on with " in said
+    assert "go on with --checkpoint 'kept here' --resume" in said
     # An epoch was shown, and the line on its data stands at the end of a whole training.
     assert "data were generated: the use case made its samples up" in said
 
