@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -105,8 +104,12 @@ def _python(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
         "import sys",
         pinning_text(),
         "",
-        f"ENVIRONMENT = {json.dumps(dict(_variables(stored)), indent=4)}",
-        f"COMMAND = {json.dumps(_command(stored), indent=4)}",
+        "ENVIRONMENT = {",
+        *(f"    {name!a}: {value!a}," for name, value in _variables(stored).items()),
+        "}",
+        "COMMAND = [",
+        *(f"    {word!a}," for word in _command(stored)),
+        "]",
         "",
         'if __name__ == "__main__":',
         '    preloaded = (ENVIRONMENT.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD"))',

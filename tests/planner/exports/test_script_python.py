@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 import pytest
@@ -23,3 +24,16 @@ def test_python_without_a_folder_is_said_to_be_that_of_the_environment_to_activa
         )
         text = export_text(stored, text_format)
         assert (line in text) == (" is that of PATH" in text) == is_said
+
+
+def test_words_of_a_script_are_the_same_in_python():
+    """The story: a name with an emoji became two halves of one, which no program can be given."""
+    words = ["python", "smile \U0001f600.py", "it's"]
+    plan = Plan(strategy=STRATEGY, node_batch=8)
+    stored = replace(sample_plan.FOUND, use_case=script_name(words), plan=plan)
+    assigned = {
+        getattr(node.targets[0], "id", ""): node.value
+        for node in ast.parse(export_text(stored, "python")).body
+        if isinstance(node, ast.Assign)
+    }
+    assert ast.literal_eval(assigned["COMMAND"]) == words
