@@ -217,7 +217,7 @@ def test_a_line_that_misses_the_plan_s_own_rate_is_not_used():
     found = assess(slower, TRIALS, FACTS, NODE)
     assert not any(one.basis is Basis.LINE for one in found.variations)
     said = dict(plan_facts(slower, (), ()))["step time"]
-    assert said.startswith("unclear: by trials with batches of 64, 128 a step of 128 takes 3e+03")
+    assert said.startswith("unclear: by trials with batches of 64, 128 a step of 128 takes 3 s, by")
 
 
 def test_time_of_which_nothing_is_explained_is_not_split():
