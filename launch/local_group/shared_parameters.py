@@ -88,7 +88,8 @@ class SharedBuffers:
 
     Buffers are what a model keeps beside its parameters, such as the running statistics of
     BatchNorm: each replica computes them from its own samples. A step may put another tensor in a
-    buffer's place; one of another size is left to each replica.
+    buffer's place. Where it has another size, on the first replica or on one of the others, the
+    other keeps its own.
 
     Collective: every replica of ``group`` builds it once, over equal models.
     """
@@ -96,7 +97,8 @@ class SharedBuffers:
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
         self._model = model
         self._group = group
-        sizes = {name: buffer.nbytes for name, buffer in model.named_buffers() if buffer.numel()}
+        # A byte more each: whether the first replica's is in there.
+        sizes = {name: b.nbytes + 1 for name, b in model.named_buffers() if b.numel()}
         self._parts: dict[str, Tensor] = {}
         if sizes:
             memory = group.share_bytes(sum(sizes.values()))
@@ -111,16 +113,20 @@ class SharedBuffers:
         pairs = [
             (buffer, self._parts[name])
             for name, buffer in self._model.named_buffers()
-            if name in self._parts and buffer.nbytes == self._parts[name].numel()
+            if name in self._parts and buffer.nbytes + 1 == self._parts[name].numel()
         ]
         if self._group.local_rank == 0:
+            for part in self._parts.values():
+                part[-1] = 0
             for buffer, part in pairs:
-                part.copy_(buffer.contiguous().view(-1).view(torch.uint8))
+                part[:-1].copy_(buffer.contiguous().view(-1).view(torch.uint8))
+                part[-1] = 1
         self._group.barrier()
         if self._group.local_rank > 0:
             for buffer, part in pairs:
-                # A copy first: a part need not begin where a float may.
-                buffer.copy_(part.clone().view(buffer.dtype).view(buffer.shape))
+                if part[-1]:
+                    # A copy first: a part need not begin where a float may.
+                    buffer.copy_(part[:-1].clone().view(buffer.dtype).view(buffer.shape))
         self._group.barrier()
 
 

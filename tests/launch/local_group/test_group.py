@@ -61,6 +61,7 @@ def test_three_workers_see_the_memory_that_they_share_and_each_part_of_it_once(t
 
 def test_buffers_in_whose_place_a_step_puts_others_become_those_of_the_first_worker(three):
     """The story: the tensors of the beginning were sent, and each worker kept a mean of its own."""
+    sizes = [2, 1, 3]  # of what only the second worker has in its first size
 
     def keep_mean(group: LocalGroup) -> list[list[float]]:
         model = nn.Module()
@@ -68,8 +69,8 @@ def test_buffers_in_whose_place_a_step_puts_others_become_those_of_the_first_wor
         model.register_buffer("seen", torch.zeros(1))
         buffers = SharedBuffers(model, group)
         model.mean = model.mean + group.local_rank + 1
-        model.seen = torch.full((group.local_rank + 2,), 5.0)  # of another size
+        model.seen = torch.full((sizes[group.local_rank],), 5.0)
         buffers.broadcast_from_first()
         return [model.mean.tolist(), model.seen.tolist()]
 
-    assert on_each(three, keep_mean) == [[[1.0] * 3, [5.0] * (rank + 2)] for rank in range(3)]
+    assert on_each(three, keep_mean) == [[[1.0] * 3, [5.0] * size] for size in sizes]
