@@ -13,6 +13,9 @@ from planner.store.databases.database import Database
 from planner.store.databases.tables import PlainText, jobs, nodes, plans, studies, sweeps, trainings
 from probes import codec
 
+_AT_ONCE = 500
+"""Trainings that are read at a time: a text may be in the plans of all of them."""
+
 
 class NameSearch:
     """Finds things of a database by their names; reads no more of them than a line."""
@@ -25,8 +28,20 @@ class NameSearch:
         found: list[NameMatch] = []
         for query in _queries(text):
             found += self._database.fetch(query.limit(most), _match)
-        trained = self._database.fetch(_trainings(text), lambda row: _match_training(row, text))
-        return found + [one for one in trained if one is not None][:most]
+        return found + self._find_trainings(text, most)
+
+    def _find_trainings(self, text: str, most: int) -> list[NameMatch]:
+        """Give the newest; those of which only the hosts' plans have the text are read in vain."""
+        found: list[NameMatch] = []
+        query = _trainings(text).limit(_AT_ONCE)
+        part = query
+        while len(found) < most:
+            rows = self._database.fetch(part, lambda row: (row["id"], _match_training(row, text)))
+            found += [one for _, one in rows if one is not None]
+            if len(rows) < _AT_ONCE:
+                break
+            part = query.where(trainings.c.id < rows[-1][0])
+        return found[:most]
 
     def use_cases(self) -> list[str]:
         """Give the use cases that plans are stored of; scripts are none."""

@@ -9,6 +9,8 @@ from store_cases import STUDY
 from training_samples import BEGUN, HOST, JOB
 from worth_cases import NODE
 
+from planner.store import name_search
+
 
 def fill(store, name):
     """Store one of each kind with a name; give how many kinds there are."""
@@ -58,3 +60,12 @@ def test_words_of_the_plans_of_hosts_are_no_names_of_trainings(store):
     training = replace(BEGUN, use_case="hostess", machine="n", hosts=(HOST,))
     numbers = [store.trainings.add(training).id for _ in range(3)]
     assert [one.id for one in store.names.find("host", most=2)] == [numbers[2], numbers[1]]
+
+
+def test_trainings_are_looked_through_in_parts_until_there_are_enough(store, monkeypatch):
+    """All of them were read, of thousands of one use case too, where the newest are shown."""
+    monkeypatch.setattr(name_search, "_AT_ONCE", 2)
+    for case in ("hostess", "a", "hostess", "b", "c", "hostess", "d"):
+        store.trainings.add(replace(BEGUN, use_case=case, machine="n", hosts=(HOST,)))
+    for most, ids in ((2, [6, 3]), (9, [6, 3, 1])):
+        assert [one.id for one in store.names.find("host", most=most)] == ids
