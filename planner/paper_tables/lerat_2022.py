@@ -16,12 +16,7 @@ from planner.paper_tables._evidence import (
     obstacles_of,
 )
 from planner.paper_tables._strategy_use import strategy_use
-from planner.paper_tables._values import (
-    Cell,
-    PaperTable,
-    TableColumn,
-    UsagePlots,
-)
+from planner.paper_tables._values import Cell, PaperTable, TableColumn, UsagePlots
 from planner.paper_tables._wanted import (
     Wanted,
     WantedPlan,
@@ -29,6 +24,7 @@ from planner.paper_tables._wanted import (
     WantedTrial,
     trial_key,
 )
+from planner.quantities import format_count
 from planner.report.plan_line import describe_plan
 from planner.trainings.rates import ratio_of_trainings
 from planner.trials.result import TrialResult
@@ -246,7 +242,8 @@ def _why_not(
     if on_gpus and node is not None and setting.strategy in ("pipeline", "hybrid"):
         needed = 2 if setting.strategy == "pipeline" else 4
         if len(node.gpus) < needed:
-            return f"{len(node.gpus)} GPU on {study.record.node}, and it needs {needed}"
+            gpus = format_count(len(node.gpus), "GPU")
+            return f"{gpus} on {study.record.node}, and it needs {needed}"
     tune, budget_s = f"ddlplan tune --use-case {study.record.use_case}", study.longer_budget_s or 0
     longer = f"--budget {max(5, math.ceil(budget_s / 60))}m"  # at least what it is by default
     if setting.is_baseline:

@@ -19,6 +19,7 @@ from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial
 from planner.report.papers.tables import paper_table_csv
 from planner.trials.result import Outcome, Role
 from planner.tuning.tune_request import TuneRequest, check_budget
+from probes.hardware import Gpu
 from probes.timing import Measurement
 
 PAPER = load_paper("lerat_2022")
@@ -61,6 +62,22 @@ def test_machine_on_record_without_a_reason_for_no_gpus_names_none():
     held = StoredEvidence(studies={"simplebig": [replace(study, machine=machine)]})
     rows = rows_of("lerat-simplebig-gpu", held)
     assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm"}
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "setting", "why"),
+    [
+        (1, "model parallel: pipeline", "1 GPU on vm, and it needs 2"),
+        (3, "hybrid: pipelines side by side", "3 GPUs on vm, and it needs 4"),
+    ],
+)
+def test_too_few_gpus_are_counted(num_gpus, setting, why):
+    """The story: three were "3 GPU on vm"."""
+    study = paper_cases.study()
+    gpus = tuple(Gpu(nvml_index=n, cuda_index=n) for n in range(num_gpus))
+    machine = replace(study.machine, hardware=replace(NODE, gpus=gpus, gpu_reason=None))
+    held = StoredEvidence(studies={"simplebig": [replace(study, machine=machine)]})
+    assert rows_of("lerat-simplebig-gpu", held)[setting]["ours"].missing == why
 
 
 def test_a_strategy_that_cannot_run_here_says_so():
