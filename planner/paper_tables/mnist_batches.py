@@ -15,6 +15,7 @@ from planner.paper_tables._values import (
     TableColumn,
 )
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
+from planner.quantities import format_value
 from planner.sweeps.findings import PointFigures, all_figures, find_sentences, why_no_speedup
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trials.result import Outcome
@@ -152,7 +153,7 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     )
     cells["loss"] = cells["accuracy"] = untested
     if one.loss is not None:
-        cells["loss"] = Cell(text=f"{one.loss:.4g}", number=one.loss)
+        cells["loss"] = Cell(text=format_value(one.loss), number=one.loss)
     if one.accuracy is not None:
         cells["accuracy"] = Cell.measured(one.accuracy.scaled(100))
     return cells

@@ -6,7 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from planner.quantities import format_duration, format_interval, format_number, interval_json
+from planner.quantities import (
+    format_duration,
+    format_interval,
+    format_number,
+    format_value,
+    interval_json,
+)
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
 from planner.report.plan_line import describe_plan
@@ -119,9 +125,9 @@ def training_facts(one: TrainingRecord, usage: Mapping[str, HostUsage]) -> dict[
         "seed": str(one.seed),
         "epochs": f"{one.last_epoch} of {one.epochs}",
         "steps": str(one.steps),
-        "loss, last epoch": f"{last.train_loss:.4g}" if last else "",
-        "validation loss, best epoch": f"{min(validated):.4g}" if validated else "",
-        **({n: f"{v:.4g}" for n, v in done[-1].metrics.items()} if done else {}),
+        "loss, last epoch": format_value(last.train_loss) if last else "",
+        "validation loss, best epoch": format_value(min(validated)) if validated else "",
+        **({n: format_value(v) for n, v in done[-1].metrics.items()} if done else {}),
         "samples/s": format_interval(training_rate(one, usage)),
         "samples/s, last epoch": format_number(last.throughput_samples_per_s) if last else "",
         "samples/s, predicted": format_number(expected) if expected else "",

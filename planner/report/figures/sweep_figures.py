@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from planner.quantities import format_count, format_interval, format_range
+from planner.quantities import format_count, format_interval, format_range, format_value
 from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
 from planner.report.figures.figure import Figure
 from planner.sweeps.findings import PointFigures, all_figures, percent
@@ -152,4 +152,4 @@ def _point(batch: int, found: Interval | float | None, *, has_failed: bool) -> B
 def _cell(found: Interval | float | None, text: Callable[[Interval], str]) -> str:
     if isinstance(found, Interval):
         return text(found)
-    return "" if found is None else f"{found:.4g}"
+    return "" if found is None else format_value(found)

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from planner.plans.stored_plan import iso_utc
-from planner.quantities import format_interval, format_number, format_range, interval_json
+from planner.quantities import (
+    format_interval,
+    format_number,
+    format_range,
+    format_value,
+    interval_json,
+)
 from planner.report.hardware import describe_hardware
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
@@ -156,7 +162,7 @@ def _point_row(sweep: StoredSweep, one: PointFigures) -> Row:
         "epoch_s": _epoch_text(one),
         "speedup": format_interval(one.speedup),
         "accuracy": "" if one.accuracy is None else percent(one.accuracy),
-        "loss": "" if one.loss is None else f"{one.loss:.4g}",
+        "loss": "" if one.loss is None else format_value(one.loss),
         "reason": f"{outcome}: {point.reason}" if failed else "",
     }
 
@@ -234,7 +240,7 @@ def point_line(label: str, figures: PointFigures) -> str:
     if figures.accuracy is not None:
         parts.append(f"accuracy {percent(figures.accuracy)}")
     if figures.loss is not None:
-        parts.append(f"loss {figures.loss:.4g}")
+        parts.append(f"loss {format_value(figures.loss)}")
     return "  ".join(parts)
 
 

@@ -61,6 +61,12 @@ def test_failed_point_is_a_row_with_its_reason():
     assert table.rows[3]["epoch"].missing == "loss=inf at step 3"
 
 
+def test_large_losses_have_no_power_of_ten():
+    sweep = replace(SWEEP, points=[sample_point(32, loss=12345.6), *SWEEP.points[1:]])
+    (table,) = PAPER.tables(held(sweep))
+    assert table.rows[0]["loss"].text == "12346"
+
+
 def test_plots_and_numbers_are_those_of_the_sweep():
     cnn, resnet = PAPER.plots(held())
     assert [figure.title for figure in paper_figures(cnn)][:2] == [

@@ -107,6 +107,14 @@ def test_figures_show_every_training_that_is_compared():
         assert [name.partition(":")[0] for name in figure.columns[1:]] == list("12345678")
 
 
+def test_large_losses_have_no_power_of_ten():
+    epoch = replace(EPOCH, train_loss=12345.6, validation_loss=23456.7, metrics={"error": 34567.8})
+    facts = training_facts(replace(TRAINING, epochs_done=(epoch,)), {})
+    assert facts["loss, last epoch"] == "12346"
+    assert facts["validation loss, best epoch"] == "23457"
+    assert facts["error"] == "34568"
+
+
 def test_tables_of_figures_show_large_rates_as_they_are():
     """The story: 11090 samples/s were "1.109e+04" in the tables of two figures of a training."""
     epoch = replace(EPOCH, throughput_samples_per_s=11090.4)

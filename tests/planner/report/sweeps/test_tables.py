@@ -18,12 +18,15 @@ from planner.report.figures.sweep_figures import sweep_figures
 from planner.report.page.sweep import sweep_page
 from planner.report.sweeps.tables import (
     interval_note,
+    point_line,
+    point_rows,
     sweep_csv,
     sweep_json,
     sweep_text,
     sweeps_table,
 )
 from planner.report.table import Terminal
+from planner.sweeps.findings import all_figures
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +59,15 @@ def test_note_below_the_table_speaks_of_what_was_measured(sweep, accuracy, test_
     note = interval_note(replace(sweep, record=record, points=points))
     assert words in note
     assert "{" not in note
+
+
+def test_large_losses_have_no_power_of_ten(sweep):
+    """The story: a loss of 12346 was "1.235e+04" in tables and in the line that says a point."""
+    large = replace(sweep, points=[sample_point(32, loss=12345.6), *sweep.points[1:]])
+    assert point_line("1 worker", all_figures(large)[0]).endswith("  loss 12346")
+    assert point_rows(large)[0]["loss"] == "12346"
+    *_, losses = sweep_figures(large)
+    assert losses.rows[0][:2] == ("32", "12346")
 
 
 def test_generated_samples_are_marked_wherever_results_are_shown(sweep):
