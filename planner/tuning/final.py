@@ -315,14 +315,14 @@ def _finals(
 ) -> Iterator[tuple[int, Sequence[tuple[Plan, Role]], int]]:
     """Give starts, plans to compare with and number of finalists, the most telling first.
 
-    The first ``needed`` of the plans to compare with are left out last of all, after the finalists
-    of all ``counts`` but the last; the first ``preferred`` after a second start.
+    Plans to compare with are left out before finalists. But the first ``needed`` of them are left
+    out last of all, after the finalists of all ``counts`` but the last; the first ``preferred``
+    after a second start.
     """
     numbers = range(len(rare), -1, -1)
     wanted = ([n for n in numbers if n >= needed], [n for n in numbers if n < needed])
     for block, finalists in product(wanted, counts):
         parts = ([n for n in block if n >= preferred], [n for n in block if n < preferred])
         for part, starts in product(parts, range(_STARTS, 0, -1)):
-            for compared in part:
-                for count in finalists:
-                    yield starts, rare[:compared], count
+            for count, compared in product(finalists, part):
+                yield starts, rare[:compared], count
