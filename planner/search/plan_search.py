@@ -140,8 +140,8 @@ class PlanSearch:
             self._study.tell(proposal._trial, time_s)
 
     def withdraw(self, proposal: Proposal) -> None:
-        """Give up a proposed plan that was not tried."""
-        self._study.tell(proposal._trial, state=TrialState.FAIL)
+        """Give up a proposed plan that was not tried; it may be proposed again."""
+        self._study.tell(proposal._trial, state=TrialState.PRUNED)
 
     def learn(self, result: TrialResult) -> None:
         """Take in a trial that was not proposed here, with what would be drawn for its plan."""

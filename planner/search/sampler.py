@@ -279,9 +279,13 @@ class PlanSampler(optuna.samplers.BaseSampler):
         return None
 
     def _tried(self, study: optuna.Study, without: int | None) -> set[Plan]:
-        """Give the plans that were tried, or looked at with a smaller batch."""
-        trials = (t for t in study.get_trials(deepcopy=False) if t.number != without)
-        plans = [plan for trial in trials if (plan := self._plan_of(trial)) is not None]
+        """Give the plans that were tried, or looked at with a smaller batch.
+
+        Those that were withdrawn (`TrialState.PRUNED`) are not among them.
+        """
+        trials = study.get_trials(deepcopy=False)
+        begun = (t for t in trials if t.number != without and t.state is not TrialState.PRUNED)
+        plans = [plan for trial in begun if (plan := self._plan_of(trial)) is not None]
         if self._has_looks:  # which the final tries whole
             plans += [self._raised(plan) for plan in plans]
         return set(plans)

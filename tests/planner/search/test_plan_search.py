@@ -128,19 +128,31 @@ def test_what_the_user_does_not_allow_is_never_proposed():
     assert {plan.precision for plan in MACHINES[0].search(search, 12)} == {"bf16"}
 
 
+SMALL_SPACE = replace(
+    CASE,
+    batch_choices=(32,),
+    inputs=("cache",),
+    allocators=("default", "retain"),
+    has_fused_optimizer=False,
+    can_compile=False,
+)
+"""On one core 12 plans: micro-batches, memory format, allocator."""
+
+
 def test_space_that_is_used_up_has_no_next_plan():
-    case = replace(
-        CASE,
-        batch_choices=(32,),
-        inputs=("cache",),
-        allocators=("default", "retain"),
-        has_fused_optimizer=False,
-        can_compile=False,
-    )
-    search = PlanSearch(("sequential",), case, node_of(1))
-    assert len(MACHINES[0].search(search, 13)) == 12  # micro-batches, memory format, allocator
+    search = PlanSearch(("sequential",), SMALL_SPACE, node_of(1))
+    assert len(MACHINES[0].search(search, 13)) == 12
     assert search.propose() is None
     assert search.expected_gain() == 0
+
+
+def test_plan_that_was_withdrawn_is_proposed_again():
+    """The story: it counted as tried, and never had its trial once there was time for it again."""
+    search = PlanSearch(("sequential",), SMALL_SPACE, node_of(1))
+    MACHINES[0].search(search, 11)
+    last = search.propose()
+    search.withdraw(last)
+    assert search.propose().plan == last.plan
 
 
 def test_several_proposals_may_be_open_at_once_and_differ():
