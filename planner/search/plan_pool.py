@@ -23,7 +23,8 @@ class PlanPool:
         least_batch: Plans with a smaller one are left out.
 
     Attributes:
-        speed: Expected logarithm of each plan's samples per second, by its key.
+        speed: Expected logarithm of each plan's samples per second, by its key; minus infinity
+            where it must not be tried.
         gain: Expected improvement of each, times the chance that it works.
         per_second: The same over the time of its trial.
     """
@@ -62,8 +63,9 @@ class PlanPool:
         gains = expected_improvement(self.best_log_s - means, deviations)
         for drawn, mean, gain in zip(new, means, gains, strict=True):
             self._drawn[drawn.plan] = drawn
-            self.speed[drawn.plan] = -float(mean)
-            self.gain[drawn.plan] = float(gain) * max(self._chance(drawn.plan), 1e-3)
+            chance = self._chance(drawn.plan)
+            self.speed[drawn.plan] = -float(mean) if chance > 0 else -math.inf
+            self.gain[drawn.plan] = float(gain) * max(chance, 1e-3)
             trial_s = self._trial_s(drawn.plan, math.exp(min(mean, 50.0)))
             self.per_second[drawn.plan] = self.gain[drawn.plan] / trial_s
 

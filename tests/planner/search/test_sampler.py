@@ -7,7 +7,9 @@ import optuna
 import pytest
 from imagined_machines import CASE, Machine, node_of
 
-from planner.search.plan_pool import expected_improvement
+from planner.search.effects import Effects, TermColumns
+from planner.search.plan_pool import PlanPool, expected_improvement
+from planner.search.prior import Prior
 from planner.search.sampler import PlanSampler
 from planner.search.space import PlanSpace
 
@@ -24,6 +26,19 @@ def test_study_optimizes_with_it_as_with_any_sampler():
 
     drawn = [find(optuna.samplers.RandomSampler(seed=seed)) for seed in range(5)]
     assert find(PlanSampler(space)) < 0.95 * min(drawn)
+
+
+def test_what_must_not_be_tried_is_not_the_best_that_is_expected():
+    """The story: looks were held against plans that are too large for the memory."""
+    space = PlanSpace(("threads",), CASE, node_of(8))
+    effects = Effects(TermColumns(Prior(CASE, node_of(8), frozenset()).belief), [])
+    expected = {}
+    for chance in (0.0, 1.0):
+        pool = PlanPool(effects, 100.0, lambda _plan, _time_s: 1.0, lambda _, c=chance: c, 1)
+        pool.add(space.guesses)
+        expected[chance] = pool.expected_log_s()
+    assert expected[0.0] == 100.0
+    assert expected[1.0] < 100.0
 
 
 def test_expected_improvement_is_the_mean_of_what_is_gained():
