@@ -81,6 +81,7 @@ def report(
     access = HostAccess(mpirun=mpirun, allow_root=allow_run_as_root)
     if measure:
         access.require_mpirun()
+        access.check_root()
     else:
         access.check_mpirun()
     hosts = Hosts.this_machine(access)  # inside a Slurm allocation too

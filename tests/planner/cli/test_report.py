@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -42,6 +44,15 @@ def test_a_file_of_the_user_stays_and_nothing_is_measured(ddlplan):
     (error,) = ended.errors
     assert "report.md is there" in error
     assert ddlplan.listing() == ["report.md"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is refused")
+def test_root_that_may_not_start_mpirun_is_refused_before_a_folder_is_made(ddlplan, monkeypatch):
+    monkeypatch.delenv("OMPI_ALLOW_RUN_AS_ROOT", raising=False)
+    ended = ddlplan.run("report", "--measure", "--out", "made")
+    assert ended.code == 7
+    assert "--allow-run-as-root" in ended.errors[0]
+    assert ddlplan.listing() == []
 
 
 @pytest.mark.parametrize(
