@@ -90,7 +90,7 @@ def compare(
     hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     for name in request.peers:
         load_peer(name)
-    hosts.access.require_mpirun()
+    hosts.access.require_mpirun(also_in_slurm=True)
     ours = _launch_request(request, db, hosts, listener, cancellation)
     prepared = prepare_launch(
         ours,

@@ -124,7 +124,7 @@ def compare(
     out = start_output("compare", as_json=json)
     check_one_format(json=json, csv=csv)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
-    found.access.require_mpirun()
+    found.access.require_mpirun(also_in_slurm=True)
     check_data(data, found, use_case)
     choices = (*map(str, Setting), _BOTH)
     wanted = one_of("--settings", settings, choices)

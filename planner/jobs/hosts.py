@@ -55,14 +55,18 @@ class HostAccess:
         except LaunchError as error:
             raise UsageError(f"--{error}") from error  # it begins with mpirun=...
 
-    def require_mpirun(self) -> None:
+    def require_mpirun(self, *, also_in_slurm: bool = False) -> None:
         """Check the same, and that there is an mpirun at all, unless Slurm starts the ranks.
+
+        Args:
+            also_in_slurm: Whether there must be one in a Slurm job too, as for peers.
 
         Raises:
             UsageError: There is none that we can use.
         """
         self.check_mpirun()
-        if self.mpirun is None and not uses_srun(MpiSettings(), os.environ):
+        by_srun = not also_in_slurm and uses_srun(MpiSettings(), os.environ)
+        if self.mpirun is None and not by_srun:
             try:
                 find_mpirun()
             except LaunchError as error:

@@ -185,3 +185,16 @@ def test_command_without_any_mpirun_is_refused_before_it_writes(tmp_path, monkey
     with pytest.raises(UsageError, match="no mpirun beside this Python nor on the path"):
         call(arguments.split())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_mpirun")
+def test_comparison_in_a_slurm_job_is_refused_without_mpirun(tmp_path, monkeypatch):
+    """The story: Slurm starts our training, so it began; no peer could be started, and it ended
+    with exit code 1."""
+    programs = tmp_path / "nowhere"
+    programs.mkdir()
+    (programs / "srun").touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    with pytest.raises(UsageError, match="no mpirun beside this Python nor on the path"):
+        call(["compare"])

@@ -76,12 +76,14 @@ def test_machine_without_any_mpirun_is_told_before_anything_is_written(tmp_path,
     HostAccess().require_mpirun()
 
 
-def test_slurm_starts_the_ranks_without_any_mpirun(tmp_path, monkeypatch):
+def test_slurm_starts_the_ranks_without_any_mpirun_but_no_peers(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     (tmp_path / "srun").touch(mode=0o755)
     HostAccess().require_mpirun()
+    with pytest.raises(UsageError, match=r"^no mpirun beside this Python nor on the path: pip"):
+        HostAccess().require_mpirun(also_in_slurm=True)
 
 
 def test_mpi_that_does_not_join_the_hosts_is_told_before_a_job_is_started(tmp_path):
