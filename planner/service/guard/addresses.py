@@ -41,9 +41,8 @@ class Addresses:
             UsageError: A public address is none.
         """
         origins = frozenset(_read_origin(url) for url in public_urls)
-        public = {_split(origin.partition("://")[2])[0] for origin in origins}
         return Addresses(
-            names=frozenset(map(_canonical, _own_names(host))) | frozenset(public),
+            names=frozenset([*map(_canonical, _own_names(host)), *map(_name_of, origins)]),
             public_origins=origins,
         )
 
@@ -54,14 +53,13 @@ class Addresses:
         except ValueError:
             return False
 
-    def find_origin(self, host: str) -> str:
-        """Give the origin of the pages of this server for a browser that names it so."""
+    def find_origins(self, host: str) -> list[str]:
+        """Give the origins of pages of this server for a browser that names it so, by TLS first."""
         name, port = _split(host)
-        for origin in self.public_origins:
-            if _split(origin.partition("://")[2])[0] == name:
-                return origin
+        public = [one for one in self.public_origins if _name_of(one) == name]
         shown = f"[{name}]" if ":" in name else name
-        return f"http://{shown}" + ("" if port in (None, 80) else f":{port}")
+        plain = f"http://{shown}" + ("" if port in (None, 80) else f":{port}")
+        return sorted(public, reverse=True) or [plain]
 
 
 def is_loopback(host: str) -> bool:
@@ -102,6 +100,10 @@ def _split(host: str) -> tuple[str, int | None]:
     if address is not None:
         return str(ipaddress.IPv6Address(address)), number
     return name.lower(), number
+
+
+def _name_of(origin: str) -> str:
+    return _split(origin.partition("://")[2])[0]
 
 
 def _canonical(name: str) -> str:

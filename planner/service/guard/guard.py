@@ -160,9 +160,9 @@ class Guard:
                 421,
                 "this server was not started for that host name: --public-url names further ones",
             )
-        origin = headers.get(b"origin")
-        own = self._addresses.find_origin(host).encode()
-        if origin is not None and origin.lower() != own:
+        own = self._addresses.find_origins(host)
+        origin = headers.get(b"origin", own[0].encode()).decode("latin-1").lower()
+        if origin not in own:
             raise RequestError(403, "a page of another server asked for this")
         # A link from elsewhere opens a page; nothing else may come from there.
         site, mode = headers.get(b"sec-fetch-site"), headers.get(b"sec-fetch-mode")
@@ -170,7 +170,7 @@ class Guard:
             mode != b"navigate" or scope["method"] not in ("GET", "HEAD")
         ):
             raise RequestError(403, "a page of another server asked for this")
-        scope["origin"] = own.decode()
+        scope["origin"] = origin
         scope["from"] = self._find_client(scope, headers)
         if not _PATH.fullmatch(scope["path"]) or not _is_text(scope["query_string"]):
             raise RequestError(404, "there is nothing at this address")
