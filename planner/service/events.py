@@ -158,6 +158,8 @@ class EventStreams:
         newest = self._newest or 0
         if place == newest:
             return "", place
+        if place > newest and (await self._read_log(place)).newest >= place:
+            return "", place  # of a page that was made since the last look
         events: Sequence[EventRecord] = ()  # beyond the newest: of a database that was replaced
         if place < newest and self._kept and self._kept[0].id <= place + 1:
             events = [one for one in self._kept if one.id > place]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from planner.api import changes
 from planner.errors import (
     NoDatabaseError,
     NoJobError,
@@ -86,7 +87,9 @@ class Site:
 
     def show(self, path: str, request: PageRequest) -> Page:
         """Give the page of one of `paths`, or one that says why there is none."""
+        seen = 0
         try:
+            seen = _find_newest(self._context.db)  # first: what changes meanwhile comes after it
             view = _PAGES[path](request, self._context)
         except NoDatabaseError:
             view = overview.show_nothing(self._context)
@@ -102,7 +105,16 @@ class Site:
             view = _refuse(503, "The database cannot be used", why)
         except PlannerError as error:
             view = _refuse(400, "That cannot be shown", str(error))
-        return Page(status=view.status, html=render(view, request.path, self._context))
+        return Page(status=view.status, html=render(view, request.path, self._context, seen))
+
+
+def _find_newest(db: str) -> int:
+    """Give the number of the newest change; 0 without one."""
+    try:
+        newest = changes.find_newest(db=db)
+    except NoDatabaseError:  # of which some pages know nothing
+        return 0
+    return 0 if newest is None else newest.id
 
 
 def _refuse(status: int, title: str, message: str) -> View:

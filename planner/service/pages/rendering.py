@@ -51,12 +51,20 @@ _NAVIGATION = (
 )
 
 
-def render(view: View, path: str, context: Context) -> str:
-    """Make the HTML of a page; ``path`` is its address without the query."""
+def render(view: View, path: str, context: Context, seen: int) -> str:
+    """Make the HTML of a page.
+
+    Args:
+        view: What it shows.
+        path: Its address without the query.
+        context: Of all pages.
+        seen: Number of the newest change that it is known to show.
+    """
     here = "/" + path.split("/")[1]
     common: Mapping[str, Any] = {
         "title": view.title,
         "topics": " ".join(view.topics),
+        "seen": seen,
         "here": here,
         "current": path == here,
         "now": context.now(),

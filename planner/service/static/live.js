@@ -10,6 +10,7 @@ const RUNS_MS = 15000; // while something runs: what is silent on another machin
 const topics = (document.body.dataset.topics ?? "").split(" ").filter(Boolean);
 const state = document.getElementById("live-state");
 const shown = new Map(); // HTML of regions as the server gave it, by their ids
+let seen = document.body.dataset.seen; // number of the last change that is shown or was told
 let stream = null;
 let timer = null;
 let fetchedAt = 0;
@@ -34,7 +35,7 @@ function concerns(change) {
 function follow() {
   if (!topics.length || document.hidden || stream) return;
   let isFirst = true;
-  stream = new EventSource("/api/v1/events");
+  stream = new EventSource(`/api/v1/events?after=${seen}`);
   stream.addEventListener("open", () => {
     if (failures || !isFirst) schedule();
     isFirst = false;
@@ -42,9 +43,13 @@ function follow() {
     say("Live");
   });
   stream.addEventListener("change", (event) => {
+    seen = event.lastEventId;
     if (concerns(JSON.parse(event.data))) schedule();
   });
-  stream.addEventListener("reset", schedule);
+  stream.addEventListener("reset", (event) => {
+    seen = event.lastEventId;
+    schedule();
+  });
   stream.addEventListener("error", () => {
     failures += 1;
     say("Connection lost: trying again");

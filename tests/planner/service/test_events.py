@@ -139,6 +139,17 @@ def test_a_place_of_another_database_begins_afresh(followed):
         stream.wait_for(f"id: {number}\nevent: reset")
 
 
+def test_a_page_that_is_newer_than_the_last_look_is_of_no_other_database(followed):
+    """Its reader was told to begin afresh, and fetched it again."""
+    with follow(followed):  # the server looks now and then, not when a stream is opened
+        number = change(followed)
+        with follow(followed, query=f"?after={number}") as stream:
+            final = change(followed)
+            while not (found := stream.events()):
+                stream.wait_for_more()
+            assert [(kind, data["id"]) for kind, data in found] == [("change", final)]
+
+
 @pytest.mark.parametrize(
     "place", ["-1", "1.5", "a", "9" * 30, "1 2", "٣".encode().decode("latin-1")]
 )

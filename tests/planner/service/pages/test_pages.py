@@ -167,6 +167,15 @@ def test_papers_show_what_was_stored_since_they_were_made(tmp_path):
         assert "study 2" in site.show("/papers", request).html
 
 
+def test_page_names_the_last_change_before_it_was_made(pages):
+    """The story: what changed until its stream was open was shown with the next change alone."""
+    with Store.open(str(pages.db)) as store:
+        newest = store.events.newest()
+    assert newest > 0
+    (body,) = Markup(pages.get("/plans").html).all("body")
+    assert body["data-seen"] == str(newest)
+
+
 def test_assets_are_found_by_their_names_alone():
     for name in ("figures.css", "site.css", "live.js", "icon.svg"):
         assert find_asset(name) is not None
