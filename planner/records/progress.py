@@ -106,7 +106,7 @@ class TrainingProgress:
     """From 1."""
 
     steps: int = 0
-    """In all epochs."""
+    """In all epochs, since it was last started."""
 
     samples: int = 0
     """Of this epoch, by now."""

@@ -59,7 +59,7 @@ class TrainingListener:
             now,
             doing="validating" if is_last else "training",
             epoch=step.epoch + 1,
-            steps=now.steps + 1,
+            steps=step.step + 1,
             samples=samples,
             loss=step.loss if math.isfinite(step.loss) else None,
             throughput_samples_per_s=last_samples / last_s if last_s else None,

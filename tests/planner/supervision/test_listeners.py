@@ -74,16 +74,16 @@ def test_hosts_have_best_plans_of_their_own(row):
     assert (row.progress.trials, row.progress.best_samples_per_s) == (1, None)
 
 
-def step(epoch: int, loss: float = 0.5) -> StepDone:
-    return StepDone(step=0, epoch=epoch, time_s=0.5, samples=8, loss=loss)
+def step(number: int, epoch: int, loss: float = 0.5) -> StepDone:
+    return StepDone(step=number, epoch=epoch, time_s=0.5, samples=8, loss=loss)
 
 
 def test_training_tells_epoch_steps_loss_and_speed(row):
     listener = TrainingListener(row, ignore, epochs=3)
     listener(DataProgress(what="decoding", done=1, total=9))
     assert (row.progress.doing, row.progress.throughput_samples_per_s) == ("decoding 1/9", None)
-    for _ in range(2):
-        listener(step(0))
+    for number in range(2):
+        listener(step(number, 0))
     listener(
         EpochDone(
             epoch=1,
@@ -96,10 +96,18 @@ def test_training_tells_epoch_steps_loss_and_speed(row):
             throughput_samples_per_s=16.0,
         )
     )
-    listener(step(1, loss=float("nan")))
+    listener(step(2, 1, loss=float("nan")))
     progress = row.progress
     assert (progress.epoch, progress.epochs, progress.steps, progress.samples) == (2, 3, 3, 8)
     assert (progress.loss, progress.throughput_samples_per_s) == (None, 16.0)
+
+
+def test_training_that_was_restarted_counts_no_step_again(row):
+    """The story: it had more steps than the training that its job leads to."""
+    listener = TrainingListener(row, ignore, epochs=3)
+    for number in (0, 1, 2, 0):
+        listener(step(number, 0))
+    assert row.progress.steps == 1
 
 
 @pytest.mark.parametrize("made_up", [True, False])
