@@ -383,6 +383,7 @@ class Tuner:
         """
         # How long a GPU waits for its input says nothing of CPUs.
         on_cpu = defaults.measurement if "cpu" in defaults.plan.devices else None
+        # By the cores again: no batch comes in later, and plans may be faster than the defaults.
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
         limited = limit_choices(
