@@ -432,7 +432,9 @@ class _ImportWatch:
         if actions is None:
             return None
         for finder in list(sys.meta_path):
-            spec = None if finder is self else finder.find_spec(name, path, target)
+            # A finder of the old kind has no such method: Python from 3.12 on leaves it out.
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find and find(name, path, target)
             if spec is not None and spec.loader is not None:
                 loader: Any = spec.loader
                 loader.exec_module = _run_and_act(loader, actions)
@@ -499,8 +501,8 @@ def _patch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
         return {}
     from importlib.util import module_from_spec, spec_from_file_location
 
-    path = os.path.abspath(__file__).replace("shim.py", "patches.py")  # noqa: PTH100
-    spec = spec_from_file_location(_PATCHES, path)
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    spec = spec_from_file_location(_PATCHES, f"{folder}/patches.py")
     module = module_from_spec(spec)  # type: ignore[arg-type]
     sys.modules[_PATCHES] = module
     spec.loader.exec_module(module)  # type: ignore[union-attr]
@@ -580,7 +582,8 @@ def run(arguments: list[str]) -> None:
         sys.argv = ["-c", *arguments[2:]]
         if not is_safe:
             sys.path[0] = ""
-        exec(compile(arguments[1], "<string>", "exec"), main.__dict__)  # noqa: S102
+        code = compile(arguments[1], "<string>", "exec", dont_inherit=True)
+        exec(code, main.__dict__)  # noqa: S102
         return
     if option == "-m":
         sys.argv = ["-m", *arguments[2:]]

@@ -144,7 +144,19 @@ ODD = {
         + "steps()",
         command=("{python}", "-u", "train.py", "{{a}}", '"', "x\ny", ""),
     ),
-    "is code": Odd(command=("{python}", "-Bc", STEPS + "steps()")),
+    "is code": Odd(
+        command=(
+            "{python}",
+            "-Bc",
+            "def work(size: int): pass\nassert work.__annotations__ == dict(size=int)\n"
+            + STEPS
+            + "steps()",
+        )
+    ),
+    "has a finder of modules of an old kind": Odd(
+        source="import sys\nclass Finder:\n    def find_module(self, name, path=None): pass\n"
+        "sys.meta_path.insert(0, Finder())\n" + STEPS + "steps()"
+    ),
     "is a folder": Odd(
         command=("{python}", "folder"),
         files={

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
+import os
+import random
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -179,6 +184,23 @@ def test_loader_of_a_script_has_no_more_workers_and_pins_its_memory(
     assert (loader.num_workers, loader.prefetch_factor, loader.timeout) == (0, None, 0)
     assert (loader.persistent_workers, loader.pin_memory) == (False, True)
     assert patches.applied == {"loader_workers", "pin_memory"}
+
+
+def test_patches_are_found_beside_the_shim_whatever_its_folder_is_called(tmp_path):
+    """The story: `shim.py` became `patches.py` in the name of the folder, too."""
+    folder = tmp_path / "old shim.py"
+    folder.mkdir()
+    for module in (shim, patches):
+        shutil.copy(module.__file__, folder)
+    code = "import random; print(random.random())"
+    done = subprocess.run(
+        [sys.executable, str(folder / "shim.py"), "-c", code],
+        env={**os.environ, shim.VARIABLE: json.dumps({"seed": 0})},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert float(done.stdout) == random.Random(0).random()
 
 
 @pytest.mark.parametrize("module", [shim, patches])
