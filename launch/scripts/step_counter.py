@@ -213,6 +213,10 @@ class StepCounter:
             self._channel.read(connection)
             for rank in self._channel.ranks:
                 self.ended_by = self.ended_by or rank.ended_by
-                self._tallies.setdefault(rank, _Tally()).take(rank)
+                if self._is_lost:
+                    rank.events.clear()
+                else:
+                    self._tallies.setdefault(rank, _Tally()).take(rank)
         except (ScriptRefusedError, ValueError, KeyError, TypeError):
             self._is_lost = True
+            self._tallies.clear()

@@ -96,6 +96,19 @@ def test_error_that_ends_a_script_has_its_words(folder):
     assert (code, counter.ended_by) == (1, "ValueError: no\nlabels\n")
 
 
+def test_words_of_an_error_are_told_where_the_steps_of_another_process_cannot_be(folder):
+    """The story: what others had told was left unread once there was a process whose steps have no
+    pattern, and was kept until the end."""
+    odd = "two = SGD(), SGD()\nfor number in range(1000): two[number.bit_count() % 2].step()\n"
+    (folder / "odd.py").write_text(HEAD + odd)
+    second = "os.environ['RANK'] = '1'\n"
+    (folder / "train.py").write_text(HEAD + second + STEPS + "raise ValueError('no labels')\n")
+    with StepCounter() as counter:
+        codes = [run_watched(counter, folder, name) for name in ("odd.py", "train.py")]
+    assert (codes, counter.ended_by) == ([0, 1], "ValueError: no labels\n")
+    assert counter.result() is None
+
+
 def test_script_without_steps_has_no_rate(folder):
     assert launch(folder, END) == (0, None)
 
