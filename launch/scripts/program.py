@@ -28,9 +28,11 @@ _LONG_OPTION = "--check-hash-based-pycs"
 """Of Python, with a value in the next word."""
 
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_MODULE = ("-m", "--module")
+_NO_PYTHON = "--no-python"
 _TORCHRUN_FLAGS = (
-    *("--standalone", "--run-path", "--run_path", "--use-env", "--use_env"),
-    *("--virtual-local-rank", "--virtual_local_rank"),
+    *("--", *_MODULE, _NO_PYTHON),
+    *("--standalone", "--run-path", "--use-env", "--virtual-local-rank"),
 )
 """Options of torchrun that take no value."""
 
@@ -360,18 +362,15 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
     first = number
     while number < len(words) and words[number].startswith("-"):
         word = words[number]
-        if word in ("-m", "--module"):
-            is_module = True
-        elif word in ("--no-python", "--no_python"):
+        if begins_option(word, _NO_PYTHON):
             raise ScriptError(f"torchrun {word}: leave it out, and name the Python file")
-        elif takes_next_word(word):
-            number += 1
-        number += 1
+        is_module = is_module or begins_option(word, *_MODULE)
+        number += 2 if takes_next_word(word) else 1
     if number >= len(words):
         raise ScriptError("torchrun without a script: name a file")
     if not is_module:
         return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=number)
-    kept = [word for word in words[first:number] if word not in ("-m", "--module")]
+    kept = [word for word in words[first:number] if not begins_option(word, *_MODULE)]
     # The shim is a file, so torchrun must not take it for a module; it runs the module itself.
     return _ProgramPlace(
         kind=ProgramKind.TORCHRUN,
@@ -385,7 +384,13 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
 def takes_next_word(option: str) -> bool:
     """Tell whether an option of torchrun has its value in the next word: ``-r 3``, not ``-r3``."""
     is_glued = not option.startswith("--") and len(option) > 2
-    return not is_glued and option not in _TORCHRUN_FLAGS and "=" not in option
+    return not (is_glued or "=" in option or begins_option(option, *_TORCHRUN_FLAGS))
+
+
+def begins_option(word: str, *options: str) -> bool:
+    """Tell whether a word is one of these options of torchrun, or how one begins: ``--nnode``."""
+    name = word.partition("=")[0].replace("_", "-")
+    return name in options or (len(name) > 2 and any(one.startswith(name) for one in options))
 
 
 def _first_file(words: Sequence[str], number: int) -> _ProgramPlace:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import ScriptError
-from launch.scripts.program import takes_next_word
+from launch.scripts.program import begins_option, takes_next_word
 
-_MODULE_OPTIONS = ("-m", "--module")
 _MODULE = ("-m", "torch.distributed.run")
 _OWN_NODES = ("--standalone", "--nnodes", "--node-rank", "--master-addr", "--master-port")
 _RENDEZVOUS = "--rdzv"
@@ -44,13 +43,13 @@ def check_torchrun(words: Sequence[str]) -> None:
     """
     at = _options_begin(words)
     while at < len(words) and words[at].startswith("-"):
-        option = words[at].partition("=")[0].replace("_", "-")
-        if option in _OWN_NODES or option.startswith(_RENDEZVOUS):
+        word = words[at]
+        if begins_option(word, *_OWN_NODES) or word.startswith(_RENDEZVOUS):
             raise ScriptError(
-                f"{words[at]} and --hosts: ddlplan tells each torchrun where the others are: "
+                f"{word} and --hosts: ddlplan tells each torchrun where the others are: "
                 "leave it out, in tune too"
             )
-        at += 2 if option not in _MODULE_OPTIONS and takes_next_word(words[at]) else 1
+        at += 2 if takes_next_word(word) else 1
 
 
 def _options_begin(words: Sequence[str]) -> int:

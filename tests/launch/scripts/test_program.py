@@ -68,6 +68,7 @@ def test_first_choice_is_the_users_own():
         (("python", "-m"), {}, "-m and nothing behind it"),
         (("torchrun", "--nproc-per-node", "2"), {}, "torchrun without a script"),
         (("torchrun", "--no-python", "a"), {}, "torchrun --no-python"),
+        (("torchrun", "--no_p", "a"), {}, "torchrun --no_p"),
         (("accelerate", "launch", "-m", "a"), {}, "ends in .py"),
         (("./train", "a"), {}, "no Python program found"),
         (
@@ -124,6 +125,16 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
             "torchrun --nproc-per-node=2 -m a.b x",
             ProgramKind.TORCHRUN,
             "torchrun --nproc-per-node=2 /shim.py -m a.b x",
+        ),
+        (
+            "torchrun --standal --nproc_per_nod 2 -- t.py x",
+            ProgramKind.TORCHRUN,
+            "torchrun --standal --nproc_per_nod 2 -- /shim.py t.py x",
+        ),
+        (
+            "torchrun --nproc-per-node=2 --mod -- a.b x",
+            ProgramKind.TORCHRUN,
+            "torchrun --nproc-per-node=2 -- /shim.py -m a.b x",
         ),
         (
             "python -m torch.distributed.run --nproc-per-node 2 t.py",

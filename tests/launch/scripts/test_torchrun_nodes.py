@@ -28,7 +28,10 @@ def test_address_of_ipv6_is_in_brackets():
 
 @pytest.mark.parametrize(
     "option",
-    ["--standalone", "--nnodes=2", "--node_rank=0", "--rdzv-backend=c10d", "--master_port=29500"],
+    [
+        *("--standalone", "--nnodes=2", "--node_rank=0", "--rdzv-backend=c10d", "--master_port=1"),
+        *("--nnode=2", "--node_r=0", "--master-a=node1", "--standal"),  # which torchrun takes, too
+    ],
 )
 def test_torchrun_that_names_hosts_by_itself_is_refused(option):
     with pytest.raises(ScriptError, match="leave it out"):
@@ -49,3 +52,4 @@ def test_value_that_is_glued_to_an_option_hides_none_behind_it():
 def test_options_behind_the_script_are_its_own():
     check_torchrun(["torchrun", "--nproc-per-node=2", "train.py", "--standalone"])
     check_torchrun(["torchrun", "-m", "my.module", "--nnodes", "2"])
+    check_torchrun(["torchrun", "--nproc_per_nod", "2", "--", "train.py", "--nnodes", "2"])
