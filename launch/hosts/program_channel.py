@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO
 
 from launch.reports import Report
@@ -43,16 +43,18 @@ class ProgramChannel:
         self.is_over = False
         self.was_killed = True
         self._unread = b""
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with it
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            bufsize=0,
-            start_new_session=True,  # Ctrl-C is for us, and we tell it
-        )
+        with ExitStack() as opened:
+            self._errors: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for us, and we tell it
+            )
+            opened.pop_all()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self.stdout = self._process.stdin, self._process.stdout

@@ -39,13 +39,15 @@ class MpiJob:
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
-        self._errors = BoundedLog(log)
         self._pending_signals: list[int] | None = []
         self._lines: deque[bytes] = deque()
         self._unread = b""
         self._is_over = False
-        self._scratch = MpirunScratch(os.environ)
-        try:
+        with contextlib.ExitStack() as opened:
+            self._errors = BoundedLog(log)
+            opened.callback(self._errors.close)
+            self._scratch = MpirunScratch(os.environ)
+            opened.callback(self._scratch.close)
             self._process = subprocess.Popen(
                 bind_to_parent(self._scratch.wrap(command)),
                 stdin=subprocess.DEVNULL,
@@ -54,10 +56,7 @@ class MpiJob:
                 pass_fds=self._scratch.locks,
                 start_new_session=True,
             )
-        except BaseException:
-            self._errors.close()
-            self._scratch.close()
-            raise
+            opened.pop_all()
         assert self._process.stdout is not None
         assert self._process.stderr is not None
         self._stdout, self._stderr = self._process.stdout, self._process.stderr

@@ -101,6 +101,9 @@ class ScriptProcess:
                 pass_fds=(writing, *view.locks),
                 start_new_session=True,  # Ctrl-C is for us, and we tell it
             )
+        except BaseException:
+            self._close_output()
+            raise
         finally:
             os.close(writing)
         assert self._supervisor.stdin is not None

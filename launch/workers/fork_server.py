@@ -41,6 +41,7 @@ from launch.system.process_end import (
 from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.task import Task
 from probes import codec
+from probes.child_process import module_command
 
 _MAX_MESSAGE_BYTES = 4096
 """Of what owner and server say. A task comes in a file: the names of 4096 hosts may have more than
@@ -109,17 +110,13 @@ class ForkServer:
             **wait_environment(wait_policy),
         }
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server is
-        with theirs:
+        with theirs, contextlib.ExitStack() as opened:
+            opened.enter_context(ours)
+            self._errors = opened.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",  # a user's launch/ in the working folder must not be taken for ours
-                    "-m",
-                    "launch.workers.fork_server",
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                ],
+                module_command(
+                    "launch.workers.fork_server", str(theirs.fileno()), str(os.getpid())
+                ),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -127,6 +124,7 @@ class ForkServer:
                 env=environment,
                 start_new_session=True,
             )
+            opened.pop_all()
         self._socket = ours
         self._exits: list[WorkerExit] = []
         self._ready = False

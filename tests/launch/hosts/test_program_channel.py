@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from launch.hosts.program_channel import ProgramChannel
@@ -33,3 +35,10 @@ def test_lines_of_a_login_are_no_reports_and_the_end_is_told(code):
     channel.hang_up()
     channel.close()
     assert channel.was_killed == bool(code)
+
+
+def test_program_that_cannot_be_started_leaves_no_file_open(tmp_path):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError) as raised:
+        ProgramChannel("node1", [str(tmp_path / "ssh")], {})
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, raised

@@ -127,3 +127,11 @@ def test_an_impatient_ctrl_c_leaves_nothing_behind(log, tmp_path, monkeypatch):
             job.stop()
         assert not Path(f"/proc/{int(pid)}").exists()
         assert list(scratch.iterdir()) == []
+
+
+def test_job_without_a_place_for_temporary_files_leaves_its_log_closed(log, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(log.parent / "missing"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError) as raised:
+        MpiJob(["true"], log)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, raised

@@ -12,6 +12,8 @@ from launch.errors import ScriptFailedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
+from launch.scripts.script_process import ScriptProcess
+from launch.scripts.working_folder import open_working_folder
 from probes.hardware import Hardware
 from tests.launch.scripts.odd_programs import ODD, Odd
 from tests.launch.scripts.temporary_processes import below
@@ -94,3 +96,14 @@ def test_lines_of_the_output_count_as_steps(end: str, tmp_path: Path, two_cores:
         assert len(script.output_tail) > len(before)
     assert len(steps) == 3
     assert all(0 <= step.time_s < 1e6 and step.samples is None for step in steps)
+
+
+def test_script_whose_supervisor_cannot_be_started_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with open_working_folder(tmp_path, in_place=True) as view:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with pytest.raises(FileNotFoundError) as raised:
+            ScriptProcess(("true",), {}, view)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before, raised

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,14 @@ import pytest
 from launch.plan import Plan
 from launch.workers.fork_server import ForkServer
 from launch.workers.group import ReportReceived
+
+
+def test_server_that_cannot_be_started_leaves_no_file_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError) as raised:
+        ForkServer()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before, raised
 
 
 def test_server_that_still_loads_torch_is_ended_at_once():
