@@ -189,7 +189,7 @@ class Plan(_HashedOnce):
         if self.threads > usable_cores:
             raise InvalidPlanError(
                 f"processes={self.processes} * threads_per_process={self.threads_per_process} and "
-                f"usable_cores={usable_cores}: use at most {usable_cores} threads in all"
+                f"usable_cores={usable_cores}: use at most {usable_cores} in all"
             )
 
 

@@ -68,7 +68,7 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServerPool | None 
     ranks = Ranks(comm)
     job = _broadcast_job(ranks, job_file)
     if comm.size != len(job.nodes):
-        message = f"MPI started {comm.size} ranks for {len(job.nodes)} hosts: is this mpirun ours?"
+        message = f"MPI started ranks={comm.size} for hosts={len(job.nodes)}: is this mpirun ours?"
         report_stream.send(make_node_failure(socket.gethostname(), message))
         return 1
     hosts = [node.host for node in job.nodes]

@@ -281,10 +281,11 @@ class RunningScript:
             return
         for rank in self._channel.ranks:
             rank.permit(count, boundary)
+        goal = "to the end of a step" if count == 1 else f"to the end of {count} steps"
         while not all(rank.waits for rank in self._channel.ranks):
             if self.recognised is not None and boundary != _ANY:
                 self._refuse(find_other_training(self._channel.ranks, self.recognised))
-            self._poll(deadline, f"to the end of {count} steps")
+            self._poll(deadline, goal)
 
     def _take(self, count: int | None) -> list[StepSeen]:
         assert self.recognised is not None

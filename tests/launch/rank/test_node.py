@@ -68,7 +68,7 @@ def test_more_ranks_than_nodes_are_one_line(tmp_path):
     was all that was said."""
     ended = ranks_of(job_of("Sgd", tmp_path), 2, tmp_path)
     assert ended.returncode != 0
-    assert messages_of(ended) == {"MPI started 2 ranks for 1 hosts: is this mpirun ours?"}
+    assert messages_of(ended) == {"MPI started ranks=2 for hosts=1: is this mpirun ours?"}
     assert "IndexError" not in ended.stderr
 
 
