@@ -8,6 +8,7 @@ BatchNorm, each node has from its own samples.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,30 +17,43 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 
 
 class ModelSync:
-    """A worker's part in giving all nodes one model: that of the first worker is its node's."""
+    """A worker's part in giving all nodes one model: that of the first worker is its node's.
+
+    A step may put another tensor in a buffer's place; where one has another size than at first, as
+    a cache that grows with the longest sample, each node keeps its own.
+    """
 
     def __init__(self, rank: RequestClient, *, is_source: bool, local_rank: int) -> None:
         self._rank = rank
         self._is_source = is_source
         self._is_first = local_rank == 0
+        self._sizes: dict[str, int] = {}
+        """Bytes of each tensor before the first step, when all nodes have the same."""
 
     @torch.no_grad()
     def sync_model(self, model: nn.Module) -> None:
         """Give every node the model of node 0. Collective over the workers of all nodes."""
-        tensors = [t for t in (*model.parameters(), *model.buffers()) if t.numel()]
-        if self._rank.is_equal(_digest(tensors) if self._is_first else 0):
+        named = (*model.named_parameters(), *model.named_buffers())
+        tensors = {name: tensor for name, tensor in named if tensor.numel()}
+        self._sizes = self._sizes or {name: tensor.nbytes for name, tensor in tensors.items()}
+        if self._rank.is_equal(_digest(tensors.values()) if self._is_first else 0):
             return
-        for tensor in tensors:
-            self._broadcast(tensor)
+        for name, num_bytes in self._sizes.items():
+            tensor = tensors.get(name)
+            is_kept = tensor is None or tensor.nbytes != num_bytes
+            self._broadcast(None if is_kept else tensor, num_bytes)
 
-    def _broadcast(self, tensor: Tensor) -> None:
-        content = _content(tensor)
+    def _broadcast(self, tensor: Tensor | None, num_bytes: int) -> None:
+        content = torch.zeros(num_bytes + 1, dtype=torch.uint8)
+        if tensor is not None:
+            content[:-1] = _content(tensor)
+            content[-1] = 1  # or node 0 has none of this size
         self._rank.broadcast_array(content.numpy(), is_source=self._is_source)
-        if not self._is_source:
-            tensor.copy_(content.view(tensor.dtype).view(tensor.shape))
+        if tensor is not None and content[-1] and not self._is_source:
+            tensor.copy_(content[:-1].view(tensor.dtype).view(tensor.shape))
 
 
-def _digest(tensors: list[Tensor]) -> int:
+def _digest(tensors: Iterable[Tensor]) -> int:
     digest = 0
     for content in map(_content, tensors):
         digest = zlib.crc32(content.numpy().data, digest)
