@@ -32,8 +32,8 @@ def check_networks(hosts: Mapping[str, HostFacts], choice: NetworkChoice) -> Ite
         elif (other := choice.unreached.get(host)) is not None:
             yield findings.fail(
                 "network",
-                f"no network in common with {other} and no route to it, loopback and Docker's "
-                "bridges left aside: join them by one network",
+                f"no network in common with {other} and no route to it, loopback, Docker's bridges "
+                "and link-local addresses of IPv6 left aside: join them by one network",
             )
         elif own is not None and choice.is_routed:
             yield findings.note(

@@ -60,8 +60,8 @@ def choose_networks(
                 by_host[name][network].address == reached_addresses.get(name)
                 for name in members[network]
             ),
-            ip_network(network).version,
             ip_network(network).is_link_local,
+            ip_network(network).version,
             -_speed(network, by_host),
             network,
         ),
