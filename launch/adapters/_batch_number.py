@@ -9,8 +9,10 @@ from typing import Any
 
 
 def takes_number(training_step: Callable[..., Any]) -> bool:
-    """Tell whether a bound method takes the number beside the batch."""
-    return len(inspect.signature(training_step).parameters) > 1
+    """Tell whether a bound method takes the number as an argument behind the batch."""
+    kinds = [one.kind for one in inspect.signature(training_step).parameters.values()]
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return inspect.Parameter.VAR_POSITIONAL in kinds or sum(kind in named for kind in kinds) > 1
 
 
 def without_number(module: Any, batch: Any, _: int) -> Any:

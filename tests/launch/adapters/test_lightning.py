@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from launch.adapters._batch_number import takes_number
 from launch.description.contract_use import find_own_methods
 from launch.errors import UseCaseError
 from launch.reports import Reporter
@@ -190,6 +191,22 @@ def test_a_step_that_reads_the_number_of_its_batch_is_warned_of(objects, said):
     describe(Task(purpose=Purpose.DESCRIBE, workload=workload), case, reporter)
     assert [message.partition(",")[0] for message in reporter.said] == said
     assert all("let the module count them itself" in message for message in reporter.said)
+
+
+@pytest.mark.parametrize(
+    ("step", "takes"),
+    [
+        (lambda batch: 0, False),
+        (lambda batch, number: 0, True),
+        (lambda *both: 0, True),
+        (lambda batch, *, scale=1: 0, False),
+        (lambda batch, **settings: 0, False),
+    ],
+)
+def test_a_step_is_given_the_number_of_its_batch_where_a_trainer_would_give_it(step, takes):
+    """The story: one with keywords of its own got the number in their place, and failed; one that
+    takes whatever comes did not get it."""
+    assert takes_number(step) is takes
 
 
 @pytest.mark.parametrize("text", ["lightning:", "lightning:Net", f"lightning:{FILE}"])
