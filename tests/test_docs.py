@@ -83,13 +83,13 @@ def test_searches_that_are_shown_for_an_accuracy_keep_the_use_cases_own_batch():
     assert shown == {name: resolve(name).load().default_batch for name in promised}
 
 
-def test_every_folder_has_its_row_on_the_page_of_rooms():
+def test_every_folder_has_its_row_on_the_page_of_the_house():
     page = (ROOT / "docs/house.md").read_text()
     folders = {file.parent for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
     assert [f for f in sorted(folders) if f"| `{f.relative_to(ROOT)}/` |" not in page] == []
 
 
-def test_files_functions_and_classes_of_the_page_of_rooms_are_there():
+def test_files_functions_and_classes_of_the_page_of_the_house_are_there():
     page = (ROOT / "docs/house.md").read_text()
     files = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py")]
     names = {file.name for file in files}
