@@ -71,21 +71,27 @@ class StepTimer:
         Raises:
             NotFiniteError: The loss of the step that was waited for is NaN or infinite.
         """
-        self.finish()
+        self._end_step()
         self._pending = step
         if not isinstance(step.loss, PendingLoss):
-            self.finish()
+            self._end_step()
 
     def finish(self) -> None:
-        """Wait for the last step that was launched, and report it.
+        """Wait for the last step that was launched, its update included, and report it.
 
         Raises:
             NotFiniteError: Its loss is NaN or infinite.
         """
+        self._end_step(with_update=True)
+
+    def _end_step(self, *, with_update: bool = False) -> None:
         if (done := self._pending) is None:
             return
         self._pending = None
         loss = float(done.loss)
+        if with_update and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            # It comes after the loss; elsewhere the next step waits for it.
+            torch.cuda.current_stream().synchronize()
         ended = time.perf_counter()
         time_s, self._started = ended - self._started, ended
         if self._reporter is not None:

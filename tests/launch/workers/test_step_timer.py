@@ -125,3 +125,16 @@ def test_a_loss_on_a_gpu_is_known_later():
     assert isinstance(loss, PendingLoss)
     assert float(loss) == 2.5
     assert loss.is_known()
+
+
+@pytest.mark.gpu
+def test_the_last_step_before_a_pause_on_a_gpu_ends_with_its_update():
+    """The story: of each turn of a trial, the last update was in no step's time."""
+    reports = StepTimer(None, is_compiled=False)
+    reports.start()
+    loss = read_async(torch.tensor(2.5, device="cuda"))
+    torch.cuda._sleep(10**9)  # the update: half a second and more
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=loss, input_s=0.0))
+    assert not torch.cuda.current_stream().query()
+    reports.finish()
+    assert torch.cuda.current_stream().query()
