@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -181,3 +182,6 @@ def _pin(memory: Tensor) -> None:
     status = runtime.cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
     if int(status) != 0:  # slower without, and right all the same
         print(f"memory for the gradients cannot be pinned: CUDA error {status}")  # noqa: T201
+        # CUDA tells the next launch of a kernel of it once more, whichever that is.
+        with suppress(RuntimeError):
+            torch.ones((), device="cuda")

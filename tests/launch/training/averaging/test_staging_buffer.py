@@ -15,6 +15,7 @@ from jobs_of_nodes import Spec, Trained, want_pairs
 from one_process import TOLERANCE, largest_error, trained_alone
 
 from launch.plan import Plan
+from launch.training.averaging.staging_buffer import _pin
 
 MIRRORED = Path(__file__).parents[2] / "cases/mirror_cases.py"
 
@@ -35,6 +36,9 @@ SPECS = {
     "Early": Spec("Early", [PARTS, WHOLE], file=MIRRORED),
 }
 want_pairs("mirror", SPECS)
+
+PINNED = torch.zeros(1 << 20, dtype=torch.uint8)
+"""Never freed: CUDA would go on to take what comes to lie there for pinned."""
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +61,11 @@ def test_gpu_and_cpu_train_as_one_process(trained):
 
 def test_last_layers_are_on_their_way_while_the_first_is_computed(trained):
     assert trained("Early").weights["sent"] == 2  # weight and bias of the last one
+
+
+@pytest.mark.gpu
+def test_memory_that_cannot_be_pinned_leaves_the_gpu_usable():
+    """The story: what CUDA had refused was raised by whatever came next."""
+    for _ in range(2):  # what is pinned already is refused
+        _pin(PINNED)
+    assert torch.ones(3, device="cuda").sum() == 3
