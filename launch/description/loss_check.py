@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,7 @@ a single one is small by chance."""
 
 
 def check_loss(case: UseCase, model: nn.Module, dataset: Dataset[Any], spec: str) -> None:
-    """Compare the loss of a batch with those of its halves.
+    """Compare the loss of a batch with those of its halves; on a GPU where that can be done.
 
     Args:
         case: What is trained.
@@ -63,18 +64,30 @@ def check_loss(case: UseCase, model: nn.Module, dataset: Dataset[Any], spec: str
     Raises:
         UseCaseError: The user's code fails on a batch, or the loss does not add up.
     """
-    devices = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
     with torch.random.fork_rng(devices=[]):
-        for device in devices:
-            try:
-                _LossCheck(case, model, dataset, spec, torch.device(device)).run()
-            except _RunError as error:
-                if device == devices[-1]:
-                    raise UseCaseError(str(error)) from error.__cause__
-            else:
-                break
-            finally:
-                model.to("cpu")
+        if torch.cuda.is_available() and _is_checked_on_gpu(case, model, dataset, spec):
+            return
+        try:
+            _LossCheck(case, model, dataset, spec, torch.device("cpu")).run()
+        except _RunError as error:
+            raise UseCaseError(str(error)) from error.__cause__
+
+
+def _is_checked_on_gpu(case: UseCase, model: nn.Module, dataset: Dataset[Any], spec: str) -> bool:
+    """Check the loss on a GPU; return whether that could be done.
+
+    By a copy of the model: some errors, such as a wrong label, leave no tensor of a GPU readable.
+
+    Raises:
+        UseCaseError: The loss does not add up.
+    """
+    try:
+        _LossCheck(case, deepcopy(model), dataset, spec, torch.device("cuda")).run()
+    except UseCaseError:
+        raise
+    except Exception:  # noqa: BLE001 - a GPU that is full or taken, or the user's code on it
+        return False
+    return True
 
 
 class _RunError(Exception):

@@ -11,7 +11,9 @@ from described_cases import described
 from torch import nn
 from torch.nn import functional
 
+from launch.description.loss_check import check_loss
 from launch.errors import UseCaseError
+from launch.use_cases._adapter import adapt_use_case
 
 CASES = [
     tiny_cases.Sgd,
@@ -285,6 +287,19 @@ class ListOfPictures(tiny_cases.Sgd):
 )
 def test_an_error_of_a_batch_says_where_and_what_the_batch_is(case, expected):
     assert re.search(expected, refusal(case))
+
+
+def test_a_gpu_that_cannot_be_used_leaves_the_check_to_the_cpu(monkeypatch):
+    """The story: a GPU that another process had to itself ended every search, also one on CPUs."""
+
+    def check(kind: type) -> None:
+        case = adapt_use_case(kind(), "tiny")
+        check_loss(case, case.model(), case.dataset(None, train=True), "tiny")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    check(tiny_cases.Sgd)
+    with pytest.raises(UseCaseError, match="It is a sum"):
+        check(Sum)
 
 
 def refusal(case: type) -> str:
