@@ -9,7 +9,10 @@ from pathlib import Path
 
 _MAX_BYTES = 8 * 2**20
 _OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
-_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate")
+_OUT_OF_MEMORY = (
+    *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate"),
+    *("_ALLOC_FAILED", "_ALLOCATION_FAILED"),  # of cuBLAS and cuDNN
+)
 _RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
 _ENDED = re.compile(r"^(?:traceback : )?(Signal \d+ .+|exitcode +: .+)")
 """In the table that torchrun prints of processes that failed."""

@@ -23,6 +23,7 @@ from launch.plan import Plan
 from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer, worker_environment
 from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup
+from launch.workers.log import tells_out_of_memory
 from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 
@@ -195,6 +196,19 @@ def _group_of(pid: int) -> int | None:
 
 def test_allocation_beyond_memory_counts_as_out_of_memory(training):
     assert training.failure_of("TooLarge", ALONE).out_of_memory
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    ],
+)
+def test_libraries_of_a_gpu_have_words_of_their_own_for_a_lack_of_memory(said):
+    """The story: beside a plan that filled the GPU, another was called one that crashes."""
+    assert tells_out_of_memory(said)
 
 
 def test_what_a_worker_said_comes_before_its_end(training):
