@@ -18,7 +18,7 @@ def why_no_gpu(node: Hardware) -> str | None:
     if usable_gpus(node):
         return None
     faults = [f"GPU {gpu.nvml_index} {_fault(gpu)}" for gpu in node.gpus]
-    return f"no usable GPU: {', '.join(faults) or node.gpu_reason or 'this host has none'}"
+    return f"no usable GPU: {node.gpu_reason or ', '.join(faults) or 'this host has none'}"
 
 
 def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
@@ -27,12 +27,12 @@ def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
 
 
 def _fault(gpu: Gpu) -> str | None:
+    if gpu.mig_enabled:  # CUDA shows its parts, by names of their own
+        return "is cut up by MIG"
     if gpu.cuda_index is None:
         return "is not shown by CUDA"
     if gpu.compute_mode == "prohibited":
         return "has compute mode prohibited"
-    if gpu.mig_enabled:
-        return "is cut up by MIG"
     if gpu.compute_mode in ("exclusive_process", "exclusive_thread") and gpu.other_processes:
         return f"has compute mode {gpu.compute_mode} and is taken by another process"
     return None

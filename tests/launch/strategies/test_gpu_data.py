@@ -73,6 +73,7 @@ def test_a_gpu_that_is_in_use_is_taken_last(tiny_facts, gpu_node):
     [
         ({"compute_mode": "prohibited"}, "GPU 3 has compute mode prohibited"),
         ({"mig_enabled": True}, "GPU 3 is cut up by MIG"),
+        ({"mig_enabled": True, "cuda_index": None}, "GPU 3 is cut up by MIG"),
         ({"cuda_index": None}, "GPU 3 is not shown by CUDA"),
         (
             {"compute_mode": "exclusive_process", "other_processes": (GpuProcess(pid=1),)},
@@ -91,6 +92,13 @@ def test_a_node_without_gpus_says_why(tiny_facts, two_cores):
     node = replace(two_cores, gpu_reason="no NVIDIA driver")
     with pytest.raises(InfeasiblePlanError, match="no usable GPU: no NVIDIA driver"):
         load_strategy("gpu_data").suggest(FixedTrial({}), tiny_facts, node)
+
+
+def test_gpus_that_torch_could_not_name_are_no_reason_by_themselves(tiny_facts, two_cores):
+    """The story: where torch was too new for the driver, its GPU was 'not shown by CUDA'."""
+    reason = "torch sees no GPU: its CUDA may be newer than the driver"
+    node = replace(two_cores, gpus=(Gpu(nvml_index=0),), gpu_reason=reason)
+    assert load_strategy("gpu_data").obstacle(tiny_facts, node) == f"no usable GPU: {reason}"
 
 
 def test_only_one_process_replays_its_step(tiny_facts, gpu_node):
