@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from probes.hardware import Gpu, Hardware
 
+_EXCLUSIVE = ("exclusive_process", "exclusive_thread")
+
 
 def usable_gpus(node: Hardware) -> list[Gpu]:
     """List the GPUs that torch can use, those without other processes first, by CUDA's numbers."""
@@ -26,6 +28,11 @@ def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
     return tuple(f"cuda:{gpu.cuda_index}" for gpu in gpus)
 
 
+def exclusive_devices(node: Hardware) -> frozenset[str]:
+    """Give the GPUs that CUDA lets one process use at a time, as devices of a plan."""
+    return frozenset(cuda_devices(g for g in usable_gpus(node) if g.compute_mode in _EXCLUSIVE))
+
+
 def _fault(gpu: Gpu) -> str | None:
     if gpu.mig_enabled:  # CUDA shows its parts, by names of their own
         return "is cut up by MIG"
@@ -33,6 +40,6 @@ def _fault(gpu: Gpu) -> str | None:
         return "is not shown by CUDA"
     if gpu.compute_mode == "prohibited":
         return "has compute mode prohibited"
-    if gpu.compute_mode in ("exclusive_process", "exclusive_thread") and gpu.other_processes:
+    if gpu.compute_mode in _EXCLUSIVE and gpu.other_processes:
         return f"has compute mode {gpu.compute_mode} and is taken by another process"
     return None

@@ -16,7 +16,7 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.strategies._gpus import usable_gpus
+from launch.strategies._gpus import exclusive_devices, usable_gpus
 from planner.search.terms import copies_of, kind_of, stages_of
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Hardware
@@ -52,6 +52,7 @@ class MemoryModel:
         self._limit_bytes = node.memory.usable_bytes
         free = [gpu.free_bytes or gpu.memory_bytes for gpu in usable_gpus(node)]
         self._gpu_bytes = min((one for one in free if one), default=None)
+        self._exclusive = exclusive_devices(node)
         self._has_peaks = False
         self._peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
@@ -106,12 +107,16 @@ class MemoryModel:
     def fit_side_by_side(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> bool:
         """Tell whether plans fit at once, as far as is known; one by itself has all there is.
 
-        Plans on GPUs count by what they have of the node's memory.
+        Plans on GPUs count by what they have of the node's memory. On a GPU of exclusive compute
+        mode there is room for one.
 
         Args:
             plans: The plans.
             running_bytes: Peaks of plans that run.
         """
+        taken = [device for plan in plans for device in self._exclusive.intersection(plan.devices)]
+        if len(set(taken)) < len(taken):
+            return False
         needed = sum(self._known_or_expected(plan, running_bytes) for plan in plans)
         return len(plans) < 2 or needed <= _SIDE_BY_SIDE * self._limit_bytes
 

@@ -106,3 +106,15 @@ def test_first_peak_tells_what_larger_batches_need_where_a_sample_was_measured()
     model.learn([result(PLAN, int(2e9 + 3e7 * PLAN.node_batch))])
     peak = model.peak_bytes(replace(PLAN, node_batch=256))
     assert peak == pytest.approx(2e9 + 3e7 * 256, rel=0.1)
+
+
+def test_two_plans_on_a_gpu_of_exclusive_mode_never_run_side_by_side():
+    """The story: CUDA refused the second one, which counted as a plan that crashes."""
+    node = node_of(8, gpus=2)
+    gpus = tuple(replace(gpu, compute_mode="exclusive_process") for gpu in node.gpus)
+    model = MemoryModel(CASE, replace(node, gpus=gpus))
+    on_first = Plan(strategy="sequential", node_batch=32, devices=("cuda:0",))
+    larger, on_second = replace(on_first, node_batch=64), replace(on_first, devices=("cuda:1",))
+    assert not model.fit_side_by_side([PLAN, on_first, larger], {})
+    assert model.fit_side_by_side([PLAN, on_first, on_second], {})
+    assert MemoryModel(CASE, node).fit_side_by_side([PLAN, on_first, larger], {})
