@@ -33,6 +33,9 @@ _END_GRACE_S = 10.0
 _TAIL_LINES = 20
 _LEFT = 3
 
+_BEGAN = "GPU_DAY_BEGAN_S"
+"""Variable: when the command began, before it went on in an environment of its own."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -64,7 +67,8 @@ class Day:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._ends_s = time.monotonic() + options.time if options.time else float("inf")
+        began_s = float(os.environ[_BEGAN])
+        self._ends_s = began_s + options.time if options.time else float("inf")
 
     def run(self) -> int:
         """Run the parts that time is left for; give the exit status."""
@@ -217,6 +221,7 @@ def _parse() -> argparse.Namespace:
 def main() -> int:
     """Run the day, or one part of it."""
     options = _parse()
+    os.environ.setdefault(_BEGAN, str(time.monotonic()))
     if options.wheels is not None:
         _enter_environment(options)
     if options.part is None:
