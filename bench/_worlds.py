@@ -14,7 +14,6 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import accumulate, combinations
 from pathlib import Path
@@ -24,14 +23,16 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.workload import Workload
+from planner.tuning.tune_request import TuneRequest, limit_choices
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
 
 GIB = 2**30
 _RECORDED = Path(__file__).parent / "grids" / "step-times.json"
 
 _MEMORY_BYTES_PER_S = 1e10
-_CPU_BATCHES = (1, 2, 4, 8, 16, 32, 64)
-_GPU_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+_STEPS_OF_TRIAL = 5
+"""Steps of a batch that must fit into a quarter of the budget for it to be offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +59,7 @@ class World:
     Args:
         machine: Its kind.
         seed: Of its figures.
-        budget_s: Of the searches: compiling is offered from 6 minutes on, as ``tune`` does it.
+        budget_s: Of the searches: batches are those that ``tune`` offers within it.
     """
 
     def __init__(self, machine: Machine, seed: int, *, budget_s: float = 180.0) -> None:
@@ -95,23 +96,25 @@ class World:
         self.compile_s = uniform(25.0, 60.0)
         forks = np.random.default_rng((seed, machine.cores, 1)).uniform
         self._fork_s, self._each_fork_s = forks(0.3, 1.0), forks(0.02, 0.06)
-        default_batch = 32
-        affordable = 0.25 * budget_s / (5 * self._sample_s / machine.cores)
-        self.case = CaseFacts(
-            default_batch=default_batch,
+        case = CaseFacts(
+            default_batch=32,
             train_samples=6000,
             validation_samples=600,
             parameter_count=parameters,
             parameter_bytes=4 * parameters,
             max_stages=8,
             digest=f"sha256:{seed}",
-            batch_choices=_batches(default_batch, _CPU_BATCHES, affordable),
-            gpu_batch_choices=_batches(default_batch, _GPU_BATCHES, math.inf),
             inputs=("files", "cache"),
             pixel_bytes=GIB,
             allocators=("default", "retain", "jemalloc", "tcmalloc"),
             has_fused_optimizer=True,
-            can_compile=budget_s >= 360,
+            can_compile=True,
+        )
+        self.case = limit_choices(
+            case,
+            TuneRequest(workload=Workload(use_case="imagined"), budget_s=budget_s),
+            least_time_per_sample_s=_STEPS_OF_TRIAL * self._sample_s / machine.cores,
+            cores=machine.cores,
         )
 
     def sample_s(self, plan: Plan) -> float:
@@ -282,11 +285,6 @@ class RecordedNoise:
 def exact(_start_s: float, _step_s: float) -> float:
     """Disturb nothing."""
     return 1.0
-
-
-def _batches(default: int, factors: Sequence[int], most: float) -> tuple[int, ...]:
-    found = tuple(default * factor for factor in factors if default * factor <= min(most, 6000))
-    return found or (default,)
 
 
 def _node(machine: Machine) -> Hardware:

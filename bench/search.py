@@ -4,7 +4,7 @@ Machines are imagined (`_worlds.py`): a stated model gives the time of a step, n
 and a clock is wound in place of waiting. ``tune`` is the project's own search, with its races and
 its final. The others are samplers alone, which get the same trials on the same machines: start,
 first step, and steps until a few seconds have passed. *Regret* is by how much the true time of the
-chosen plan is above that of the best plan of the space.
+chosen plan is above that of the best plan that ``tune`` offers.
 """
 
 from __future__ import annotations
