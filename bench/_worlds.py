@@ -119,6 +119,10 @@ class World:
 
     def sample_s(self, plan: Plan) -> float:
         """Give the true time per sample."""
+        return self.foreseeable_s(plan) * math.exp(0.008 * self._normal(repr(plan)))
+
+    def foreseeable_s(self, plan: Plan) -> float:
+        """Give it without what no other plan tells: the deviation of the plan's own."""
         step_s = self._gpu_step_s(plan) if "cpu" not in plan.devices else self._cpu_step_s(plan)
         return step_s * math.exp(self._oddity(plan)) / plan.node_batch
 
@@ -201,11 +205,11 @@ class World:
         return 1.0 if known is None else known * math.exp(0.03 * self._normal(plan.strategy, value))
 
     def _oddity(self, plan: Plan) -> float:
-        """Give by how much a plan is off what its parts say."""
+        """Give by how much pairs of settings are off what their parts say."""
         named = {f.name: getattr(plan, f.name) for f in fields(plan)}
         values = [f"{name}={named[name]}" for name in _ODD]
         pairs = sum(self._normal(one, other) for one, other in combinations(values, 2))
-        return 0.005 * pairs / math.sqrt(len(values)) + 0.008 * self._normal(repr(plan))
+        return 0.005 * pairs / math.sqrt(len(values))
 
     def _normal(self, *parts: str) -> float:
         """Give a random number that is always the same for these texts."""
