@@ -67,7 +67,7 @@ class Day:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        began_s = float(os.environ[_BEGAN])
+        began_s = float(os.environ.pop(_BEGAN))  # no part begins a day of its own
         self._ends_s = began_s + options.time if options.time else float("inf")
 
     def run(self) -> int:

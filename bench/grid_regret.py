@@ -73,7 +73,10 @@ def _times_s(grid: Grid, request: TuneRequest) -> Mapping[Plan, float]:
 
 
 def _offered(grid: Grid, request: TuneRequest) -> set[Plan]:
-    """Give the recorded plans that a search may try: their batches, and whether they compile."""
+    """Give the recorded plans that a search may try: their batches, and whether they compile.
+
+    Those of which a trial takes too much of the budget are among them.
+    """
     cores = grid.node.cpu.usable_cores
     case = limit_choices(grid.case, request, least_time_per_sample_s=0.0, cores=cores)
     drawn = [result.parameters for result in grid.results]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from probes.hardware import Gpu, Hardware
 
 _EXCLUSIVE = ("exclusive_process", "exclusive_thread")
+_HIDDEN = "is not shown by CUDA"
 
 
 def usable_gpus(node: Hardware) -> list[Gpu]:
@@ -19,8 +20,11 @@ def why_no_gpu(node: Hardware) -> str | None:
     """Return why no GPU can be trained on; ``None`` where one can."""
     if usable_gpus(node):
         return None
-    faults = [f"GPU {gpu.nvml_index} {_fault(gpu)}" for gpu in node.gpus]
-    return f"no usable GPU: {node.gpu_reason or ', '.join(faults) or 'this host has none'}"
+    faults = {gpu.nvml_index: _fault(gpu) for gpu in node.gpus}
+    told = ", ".join(f"GPU {number} {fault}" for number, fault in faults.items())
+    if node.gpu_reason and set(faults.values()) <= {_HIDDEN}:
+        told = node.gpu_reason  # why it shows none of them, if there are any
+    return f"no usable GPU: {told or 'this host has none'}"
 
 
 def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
@@ -36,10 +40,10 @@ def exclusive_devices(node: Hardware) -> frozenset[str]:
 def _fault(gpu: Gpu) -> str | None:
     if gpu.mig_enabled:  # CUDA shows its parts, by names of their own
         return "is cut up by MIG"
-    if gpu.cuda_index is None:
-        return "is not shown by CUDA"
     if gpu.compute_mode == "prohibited":
         return "has compute mode prohibited"
+    if gpu.cuda_index is None:
+        return _HIDDEN
     if gpu.compute_mode in _EXCLUSIVE and gpu.other_processes:
         return f"has compute mode {gpu.compute_mode} and is taken by another process"
     return None

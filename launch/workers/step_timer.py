@@ -90,7 +90,7 @@ class StepTimer:
         self._pending = None
         loss = float(done.loss)
         if with_update and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            # It comes after the loss; elsewhere the next step waits for it.
+            # The update comes after the loss; before another step it is in the time of that one.
             torch.cuda.current_stream().synchronize()
         ended = time.perf_counter()
         time_s, self._started = ended - self._started, ended

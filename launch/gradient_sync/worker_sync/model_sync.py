@@ -34,14 +34,12 @@ class ModelSync:
     def sync_model(self, model: nn.Module) -> None:
         """Give every node the model of node 0. Collective over the workers of all nodes."""
         named = (*model.named_parameters(), *model.named_buffers())
-        tensors = {name: tensor for name, tensor in named if tensor.numel()}
-        self._sizes = self._sizes or {name: tensor.nbytes for name, tensor in tensors.items()}
+        self._sizes = self._sizes or {name: t.nbytes for name, t in named if t.numel()}
+        tensors = {name: t for name, t in named if self._sizes.get(name) == t.nbytes}
         if self._rank.is_equal(_digest(tensors.values()) if self._is_first else 0):
             return
         for name, num_bytes in self._sizes.items():
-            tensor = tensors.get(name)
-            is_kept = tensor is None or tensor.nbytes != num_bytes
-            self._broadcast(None if is_kept else tensor, num_bytes)
+            self._broadcast(tensors.get(name), num_bytes)
 
     def _broadcast(self, tensor: Tensor | None, num_bytes: int) -> None:
         content = torch.zeros(num_bytes + 1, dtype=torch.uint8)

@@ -99,6 +99,9 @@ def test_gpus_that_torch_could_not_name_are_no_reason_by_themselves(tiny_facts, 
     reason = "torch sees no GPU: its CUDA may be newer than the driver"
     node = replace(two_cores, gpus=(Gpu(nvml_index=0),), gpu_reason=reason)
     assert load_strategy("gpu_data").obstacle(tiny_facts, node) == f"no usable GPU: {reason}"
+    cut_up = replace(node, gpus=(Gpu(nvml_index=0, mig_enabled=True),))
+    obstacle = load_strategy("gpu_data").obstacle(tiny_facts, cut_up)
+    assert obstacle == "no usable GPU: GPU 0 is cut up by MIG"
 
 
 def test_only_one_process_replays_its_step(tiny_facts, gpu_node):
