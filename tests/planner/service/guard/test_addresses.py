@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+from unserved import unserved
 
-from planner.service.app import make_service
 from planner.service.guard.addresses import Addresses
-from planner.service.guard.credentials import Credentials
-from planner.service.requests.settings import Bounds, ServiceSettings
 
 PUBLIC = ("http://lab.example", "https://lab.example:8443", "https://other.example")
 ADDRESSES = Addresses.of("127.0.0.1", PUBLIC)
@@ -35,29 +31,6 @@ def test_origins_of_a_name_are_its_public_addresses_and_its_own_where_it_has_non
 )
 def test_pages_of_each_public_address_of_a_name_may_ask_and_no_others(tmp_path, origin, status):
     """The story: of two addresses one was chosen by chance, and pages of the other were refused."""
-    service = make_service(
-        ServiceSettings(db=str(tmp_path / "planner.db")),
-        addresses=ADDRESSES,
-        credentials=Credentials("right" * 8),
-        cookie="ddlplan-1",
-        bounds=Bounds(),
-        on_used=lambda: None,
-    )
-    sent = []
-
-    async def send(message):
-        sent.append(message)
-
+    ask = unserved(tmp_path, ADDRESSES)
     headers = {"host": "lab.example", "origin": origin, "authorization": "Bearer wrong"}
-    scope = {
-        "type": "http",
-        "http_version": "1.1",
-        "method": "GET",
-        "path": "/api/v1/plans",
-        "raw_path": b"/api/v1/plans",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "client": ("192.0.2.1", 1),
-    }
-    asyncio.run(service.app(scope, None, send))
-    assert sent[0]["status"] == status
+    assert ask("192.0.2.1", headers) == status

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import html
 import re
 import shlex
@@ -12,11 +11,10 @@ from urllib.parse import quote
 import pytest
 from filled_store import fill
 from serving import Serving, serving
+from unserved import unserved
 
-from planner.service.app import make_service
 from planner.service.guard.addresses import Addresses
-from planner.service.guard.credentials import Credentials
-from planner.service.requests.settings import Bounds, ServiceSettings
+from planner.service.requests.settings import Bounds
 
 MIB = 2**20
 SCRIPT = "<script>alert(1)</script>"
@@ -192,35 +190,9 @@ def test_many_wrong_tokens_have_to_wait_and_nobody_else_has_to(empty):
 
 
 def test_wrong_tokens_of_a_client_of_ipv4_count_for_no_other_on_a_socket_of_ipv6(tmp_path):
-    service = make_service(
-        ServiceSettings(db=str(tmp_path / "planner.db")),
-        addresses=Addresses.of("::1"),
-        credentials=Credentials("right" * 8),
-        cookie="ddlplan-1",
-        bounds=Bounds(wrong_tokens=1),
-        on_used=lambda: None,
-    )
-
-    def ask_from(client: str) -> int:
-        sent = []
-
-        async def send(message):
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "GET",
-            "path": "/api/v1/plans",
-            "raw_path": b"/api/v1/plans",
-            "query_string": b"",
-            "headers": [(b"host", b"[::1]:1"), (b"authorization", b"Bearer wrong")],
-            "client": (client, 1),
-        }
-        asyncio.run(service.app(scope, None, send))
-        return sent[0]["status"]
-
-    assert [ask_from(f"::ffff:192.0.2.{n}") for n in (1, 1, 2)] == [401, 429, 401]
+    ask = unserved(tmp_path, Addresses.of("::1"), Bounds(wrong_tokens=1))
+    headers = {"host": "[::1]:1", "authorization": "Bearer wrong"}
+    assert [ask(f"::ffff:192.0.2.{n}", headers) for n in (1, 1, 2)] == [401, 429, 401]
 
 
 def test_errors_show_nothing_of_the_inside(empty):
