@@ -48,10 +48,17 @@ _LEAST_DEVIATION = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What is to be tried next, and the largest gain that any plan is expected to bring."""
+    """What is to be tried next, and what any untried plan is expected to bring."""
 
     drawn: DrawnPlan | None
-    gain: float
+    gain: float = 0.0
+    """The largest expected improvement, as a part of the time."""
+
+    fastest: Plan | None = None
+    """The plan that is expected to be the fastest."""
+
+    lead: float = 0.0
+    """By which part of the time it is expected to be ahead of the best plan that was tried."""
 
 
 class PlanSampler(optuna.samplers.BaseSampler):
@@ -136,6 +143,11 @@ class PlanSampler(optuna.samplers.BaseSampler):
         """Give what the best untried plan is expected to gain, as a part of the time."""
         return self._chosen(study, None).gain
 
+    def expected_fastest(self, study: optuna.Study) -> tuple[Plan | None, float]:
+        """Give the untried plan that is expected to be the fastest, and its lead over the best."""
+        chosen = self._chosen(study, None)
+        return chosen.fastest, chosen.lead
+
     def forget_choice(self, fits: Callable[[Plan], bool] = lambda _: True) -> None:
         """Choose anew: what may be tried, or what a trial takes, has changed.
 
@@ -216,13 +228,14 @@ class PlanSampler(optuna.samplers.BaseSampler):
                     break
         allowed = list(islice(self._find_allowed(pool.ranked(score), tried), _LOOKS))
         if not allowed:
-            return _Choice(self._find_untried(tried), 0.0)
+            return _Choice(self._find_untried(tried))
         chosen = allowed[0]
         if score is pool.per_second or self._has_looks:
             looks = [self._find_look(drawn, pool, tried) for drawn in allowed]
             chosen = max(looks, key=lambda look: look[0])[1]
-        largest = next(self._find_allowed(pool.ranked(pool.gain), tried))
-        return _Choice(chosen, pool.gain[largest.plan])
+        largest = next(self._find_allowed(pool.ranked(pool.gain), tried)).plan
+        fastest = next(self._find_allowed(pool.ranked(pool.speed), tried)).plan
+        return _Choice(chosen, pool.gain[largest], fastest, pool.best_log_s + pool.speed[fastest])
 
     def _find_allowed(self, ranked: Sequence[DrawnPlan], tried: set[Plan]) -> Iterator[DrawnPlan]:
         """Give those of many plans that may be tried now; to ask that takes time."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from launch.plan import Plan
+from planner.search.plan_search import PlanSearch
 from planner.trials.comparison import compare_results
 from planner.trials.result import Outcome, Role
 from planner.tuning.choice import find_finalists
@@ -45,6 +46,9 @@ steps may be the longest of all, must be in it, and where whole batches have not
 _MOST_COMPARED = 2
 """Finalists that are compared with themselves at the use case's own batch."""
 
+_UNTRIED_SHARE = 0.5
+"""Part of the time left that a plan may take in the final which was not tried before."""
+
 _RARE_ROUNDS = 3
 """Turns of plans that are timed for comparison alone, at the first start."""
 
@@ -73,11 +77,13 @@ class Final:
         self.is_first_with_whole_batches = False
         """Whether the search has only looked at plans: nothing else shows how fast they are."""
 
-    def finalists(self, leader: Plan | None) -> list[Plan]:
+    def finalists(self, leader: Plan | None, search: PlanSearch | None = None) -> list[Plan]:
         """Give the plans that may be the best, and the best in fp32 where rounding was allowed.
 
         Args:
             leader: The plan that won its races, if one has.
+            search: From whose trials it follows which untried plan may be the best; ``None``: only
+                plans that were tried.
         """
         candidates = self._findings.candidates()
         if not candidates:
@@ -85,7 +91,23 @@ class Final:
         plans = [candidate.plan for candidate in find_finalists(candidates)]
         if leader in [candidate.plan for candidate in candidates]:
             plans = [leader, *(plan for plan in plans if plan != leader)][: len(plans)]
+        if search is not None and (untried := self._expected_fastest(search, plans[0])):
+            plans.insert(1, untried)
         return self.with_exact(plans)
+
+    def _expected_fastest(self, search: PlanSearch, best: Plan) -> Plan | None:
+        """Give the untried plan that is expected to be faster than all, if there is time for it.
+
+        To try it takes no longer than to race a second one that was: often it has a larger batch,
+        which the steps of smaller ones say enough of.
+        """
+        race, most_s = self._trials.race, _UNTRIED_SHARE * self._trials.remaining_s()
+
+        def fits(plan: Plan) -> bool:
+            raced = [best, self._findings.defaults_plan, plan]
+            return _STARTS * self._least_time_s([plan]) <= most_s and not race.would_be_apart(raced)
+
+        return search.expected_fastest(fits)
 
     def with_exact(self, plans: Sequence[Plan]) -> list[Plan]:
         """Give plans, the first one in fp32 as well where rounding was allowed."""

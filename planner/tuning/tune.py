@@ -257,8 +257,7 @@ class Tuner:
 
     def _propose(self, search: PlanSearch) -> Proposal | None:
         """Give the next plan that was never tried, if one is wanted and fits into the time."""
-        limit = self._request.trials
-        if self._confirms or (limit is not None and self._drawn >= limit):
+        if not self._may_draw():
             return None
         self._note_turns(search)
         if self._knows_enough(search):
@@ -267,6 +266,11 @@ class Tuner:
             self._has_said_enough = True
             return None
         return search.propose(partial(self._fits_into_time, spare_s=self._spare_s()))
+
+    def _may_draw(self) -> bool:
+        """Tell whether plans may be tried that never were."""
+        limit = self._request.trials
+        return not self._confirms and (limit is None or self._drawn < limit)
 
     def _fits_into_time(self, plan: Plan, spare_s: float) -> bool:
         """Tell whether there is time until the final to judge a plan beside the best one."""
@@ -359,7 +363,7 @@ class Tuner:
         the second is left out.
         """
         if self._look_batch is None:
-            return self._final.finalists(self._leader)
+            return self._final.finalists(self._leader, search if self._may_draw() else None)
         ranked = [plan for plan in search.rank_tried() if self._allows(plan)]
         if not ranked:
             return [self._findings.defaults_plan]

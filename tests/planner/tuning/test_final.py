@@ -1,10 +1,15 @@
-"""What a final leaves out first where time is short."""
+"""Final of a search: what it tries, and what it leaves out first where time is short."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+
+from imagined_machines import node_of
 
 from launch.plan import Plan
 from planner.trials.result import Role
 from planner.tuning.final import _finals
+from tests.planner.tuning.recorded_search import REQUEST, Recorded, Search
 
 
 def test_what_is_only_compared_with_is_left_out_before_a_finalist():
@@ -19,3 +24,20 @@ def test_what_is_only_compared_with_is_left_out_before_a_finalist():
     twice = [(2, 3, 2), (2, 2, 2), (2, 1, 2), (2, 3, 1), (2, 2, 1), (2, 1, 1)]
     once = [(1, compared, finalists) for _, compared, finalists in twice]
     assert tried == [*twice, *once, (2, 0, 2), (2, 0, 1), (1, 0, 2), (1, 0, 1)]
+
+
+class SlowUpdate(Recorded):
+    """A machine whose update takes as long as 64 samples: large batches gain much."""
+
+    def sample_s(self, plan: Plan) -> float:
+        return super().sample_s(plan) * (1 + 64 / plan.node_batch)
+
+
+def test_final_tries_what_is_expected_to_be_faster_than_all_that_were_tried(store):
+    """Large batches are chosen by what steps with smaller ones have shown, if time is short."""
+    recorded = SlowUpdate()
+    Search(store, recorded, replace(REQUEST, budget_s=60), node=node_of(8)).tune()
+    tried = {plan for role, plan in recorded.ran if role is Role.SEARCH}
+    finalists = [plan for role, plan in recorded.ran if role is Role.FINAL]
+    (untried,) = set(finalists) - tried
+    assert recorded.sample_s(untried) < min(map(recorded.sample_s, tried))
