@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import SupportsFloat
 
 import torch
-from torch import distributed
 
 from launch.checkpoints.training_state import TrainingState
 from launch.data.batch import Batch
 from launch.data.samples import Part
 from launch.data.split import BatchSize
 from launch.local_group.group import LocalGroup
+from launch.local_group.shared_parameters import SharedBuffers
 from launch.plan import Plan
 from launch.training.connections import Connections, translate_lost_workers
 from launch.training.ddp_replica import DdpReplica
@@ -32,6 +32,7 @@ class DdpStep(PlainStep):
         self._connections = Connections(group, torch.device(device))
         super().__init__(plan, case, device, group, DdpReplica)
         self.part = Part(group.local_rank, group.size)
+        self._buffers = SharedBuffers(self.model, group)
 
     def noise_obstacle(self) -> str:
         return "DistributedDataParallel averages the gradients of workers unseen"
@@ -40,14 +41,8 @@ class DdpStep(PlainStep):
     def run(self, share: Batch | None, size: BatchSize) -> SupportsFloat:
         return super().run(share, size)
 
-    @torch.no_grad()
-    @translate_lost_workers()
     def sync_model(self) -> None:
-        for buffer in self.model.buffers():
-            # As bytes: gloo does not send every type.
-            content = buffer.contiguous().view(-1).view(torch.uint8)
-            distributed.broadcast(content, 0)
-            buffer.copy_(content.view(buffer.dtype).view(buffer.shape))
+        self._buffers.broadcast_from_first()
 
     def describe_state(self) -> TrainingState:
         state = super().describe_state()

@@ -32,6 +32,11 @@ def test_micro_batches_change_nothing(training):
     assert largest_error(weights, alone) < TOLERANCE
 
 
+def test_buffer_that_has_another_size_on_each_gpu_is_left_to_each(training):
+    """The story: each worker took part in a broadcast of as many bytes as its own buffer had."""
+    assert training.run(PLAN, "UnevenBuffers")["1.rows"].shape == (6, 2)
+
+
 def test_one_device_trains_without_a_group(training):
     alone = trained_alone(tiny_cases.Sgd(), PLAN.node_batch)
     weights = training.run(replace(PLAN, processes=1, replicas=1), "Sgd")

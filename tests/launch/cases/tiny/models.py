@@ -163,6 +163,29 @@ class PutsBuffers(Sgd):
         return nn.Sequential(nn.Flatten(), MeanAnew(), nn.Linear(192, 3))
 
 
+class Unfilled(nn.Module):
+    """Keeps a row for each sample that a share has fewer than eight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(8, 2))
+
+    def forward(self, inputs):
+        if self.training:
+            self.rows = inputs.new_zeros(8 - len(inputs), 2)
+        return inputs
+
+
+class UnevenBuffers(Sgd):
+    """Its last batch holds five samples: two workers end with buffers of different sizes."""
+
+    def model(self):
+        return nn.Sequential(nn.Flatten(), Unfilled(), nn.Linear(192, 3))
+
+    def dataset(self, data, *, train: bool):
+        return Pictures(165 if train else 10)
+
+
 class NormedRest(Normed):
     """Its last batch holds three samples, and each channel one value a sample."""
 
