@@ -21,9 +21,6 @@ def batch_script(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
     would take them for steps of ddlplan too, and give them a part of the cores.
     """
     plan = stored.plan
-    # Slurm sets the GPUs of a job itself, by other numbers than those of the plan's machine.
-    variables = plain_environment(plan)
-    variables.pop("CUDA_VISIBLE_DEVICES", None)
     use_case = shlex.quote(printable(stored.use_case))
     lines = [
         "#!/bin/bash",
@@ -41,7 +38,7 @@ def batch_script(stored: StoredPlan, stale_reasons: Sequence[str]) -> str:
         "\t# The database is planner.db of this folder; DDLPLAN_DB names another one.",
         f"\texec ddlplan launch --use-case {use_case} --plan {stored.id}",
         "fi",
-        *exports(variables),
+        *exports(plain_environment(plan)),
         *exports(script_settings(plan)),
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "export MASTER_ADDR",

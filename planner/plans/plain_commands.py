@@ -24,8 +24,8 @@ _AS_TORCHRUN = {
 def plain_commands(plan: Plan) -> dict[str, str]:
     """Give command lines that start a script of one's own in the layout of a plan.
 
-    They set processes, threads and how these wait, devices, the allocator, and what
-    ``init_process_group`` reads. Batch and memory format are the script's to set.
+    They set processes, threads and how these wait, the allocator, and what ``init_process_group``
+    reads. Batch and memory format are the script's to set.
     """
     variables = plain_environment(plan)
     return {
@@ -35,12 +35,15 @@ def plain_commands(plan: Plan) -> dict[str, str]:
 
 
 def plain_environment(plan: Plan) -> dict[str, str]:
-    """Give the variables with which the processes of a plan start."""
-    variables = {"OMP_NUM_THREADS": str(plan.threads_per_process)}
-    if plan.gpus:
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(plan.gpus)
-    variables |= wait_environment(wait_policy(plan))
-    return variables | allocators.plain_environment(plan.allocator)
+    """Give the variables with which the processes of a plan start.
+
+    None names GPUs: the numbers of the plan were CUDA's when it was measured.
+    """
+    return {
+        "OMP_NUM_THREADS": str(plan.threads_per_process),
+        **wait_environment(wait_policy(plan)),
+        **allocators.plain_environment(plan.allocator),
+    }
 
 
 def torchrun_command(plan: Plan) -> str:

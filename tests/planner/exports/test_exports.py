@@ -188,13 +188,12 @@ def test_what_only_ddlplan_does_is_said(place):
     assert "cut into 2 stages" in export_text(replace(STORED, plan=PLANS["stages"]), "sbatch")
 
 
-def test_gpus_are_named_to_torchrun_and_counted_for_slurm():
-    on_gpus = replace(STORED, plan=ON_GPUS)
-    assert "CUDA_VISIBLE_DEVICES=1,3 torchrun" in export_text(on_gpus, "torchrun")
-    assert "-x CUDA_VISIBLE_DEVICES=1,3" in export_text(on_gpus, "mpirun")
-    batch = export_text(on_gpus, "sbatch")
-    assert "#SBATCH --gres=gpu:2\n" in batch
-    assert "CUDA_VISIBLE_DEVICES" not in batch
+def test_gpus_are_counted_for_slurm_and_chosen_where_the_export_runs():
+    """The story: exports put the numbers that GPUs had in the search in the place of the user's."""
+    texts = {name: export_text(replace(STORED, plan=ON_GPUS), name) for name in TEXT_FORMATS}
+    assert [name for name, text in texts.items() if "CUDA_VISIBLE_DEVICES" in text] == []
+    assert "#SBATCH --gres=gpu:2\n" in texts["sbatch"]
+    assert "torchrun --standalone --nproc-per-node=2" in texts["torchrun"]
 
 
 def test_an_allocator_is_preloaded_by_its_name_alone():
