@@ -13,6 +13,7 @@ from pathlib import Path
 
 from launch.errors import ScriptError
 from launch.plan import Setting
+from launch.scripts.torchrun_nodes import begins_option, takes_next_word
 from launch.system.durable_files import explain_absence
 
 BATCH, WORKERS, THREADS, PROCESSES = "batch", "workers", "threads", "processes"
@@ -30,11 +31,8 @@ _LONG_OPTION = "--check-hash-based-pycs"
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _MODULE = ("-m", "--module")
 _NO_PYTHON = "--no-python"
-_TORCHRUN_FLAGS = (
-    *("--", *_MODULE, _NO_PYTHON),
-    *("--standalone", "--run-path", "--use-env", "--virtual-local-rank"),
-)
-"""Options of torchrun that take no value."""
+_FILES = (".py", ".pyc", ".pyz", ".zip")
+"""Ends of what Python runs as a file: source, the same compiled, and archives."""
 
 
 class ProgramKind(Enum):
@@ -308,7 +306,7 @@ def _find_place(words: Sequence[str]) -> _ProgramPlace:
         if name == "torchrun":
             return _torchrun_place(words, number + 1)
         if name == "accelerate" and "launch" in words[number + 1 : number + 2]:
-            return _first_file(words, number + 2)
+            return _accelerate_place(words, number + 2)
     return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
 
 
@@ -381,20 +379,17 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
     )
 
 
-def takes_next_word(option: str) -> bool:
-    """Tell whether an option of torchrun has its value in the next word: ``-r 3``, not ``-r3``."""
-    is_glued = not option.startswith("--") and len(option) > 2
-    return not (is_glued or "=" in option or begins_option(option, *_TORCHRUN_FLAGS))
-
-
-def begins_option(word: str, *options: str) -> bool:
-    """Tell whether a word is one of these options of torchrun, or how one begins: ``--nnode``."""
-    name = word.partition("=")[0].replace("_", "-")
-    return name in options or (len(name) > 2 and any(one.startswith(name) for one in options))
-
-
-def _first_file(words: Sequence[str], number: int) -> _ProgramPlace:
+def _accelerate_place(words: Sequence[str], number: int) -> _ProgramPlace:
+    """Find the first words that can be a script: a file of Python, or ``-m`` and a module."""
     for at in range(number, len(words)):
-        if words[at].endswith(".py"):
+        word, *behind = words[at : at + 2]
+        if word.replace("_", "-") == _NO_PYTHON:
+            raise ScriptError(f"accelerate launch {word}: leave it out, and name the Python file")
+        if word in _MODULE:
+            if not behind or behind[0].startswith("-"):
+                raise ScriptError(f"accelerate launch {word}: name the module right behind it")
+            module = ("-m", behind[0])
+            return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=at, words=module, taken=2)
+        if word.endswith(_FILES):
             return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=at)
-    raise ScriptError("accelerate launch without a file that ends in .py: name one")
+    raise ScriptError("accelerate launch without a file that ends in .py, and without -m: name one")

@@ -571,6 +571,7 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
 def run(arguments: list[str]) -> None:
     """Run a program as Python would, in a module ``__main__`` of its own."""
     import builtins
+    import pkgutil
     import runpy
 
     main = type(sys)("__main__")
@@ -592,7 +593,7 @@ def run(arguments: list[str]) -> None:
         runpy._run_module_as_main(arguments[1])  # type: ignore[attr-defined]
         return
     sys.argv = list(arguments)
-    if os.path.isdir(option) or option.endswith((".zip", ".pyz")):  # noqa: PTH112
+    if pkgutil.get_importer(option) is not None:  # a folder, or an archive of whatever name
         if not is_safe:
             sys.path[0] = option
         else:
@@ -600,19 +601,23 @@ def run(arguments: list[str]) -> None:
         runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]
         return
     import io
-    from importlib.machinery import SourceFileLoader
+    from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 
     try:
         with io.open_code(os.path.abspath(option)) as file:  # noqa: PTH100
-            source = file.read()
+            content = file.read()
     except OSError as error:
         sys.exit(f"python: can't open file {option!r}: [Errno {error.errno}] {error.strerror}")
+    compiled = pkgutil.read_code(io.BytesIO(content))  # None: source, or another's
+    if compiled is None and option.endswith(".pyc"):
+        raise RuntimeError("Bad magic number in .pyc file")
     if not is_safe:
         sys.path[0] = os.path.dirname(os.path.realpath(option))  # noqa: PTH120
     path = os.path.abspath(option) if sys.version_info >= (3, 9) else option  # noqa: PTH100
     main.__dict__.update(__file__=path, __cached__=None)
-    main.__loader__ = SourceFileLoader("__main__", path)
-    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)  # noqa: S102
+    loader: Any = SourceFileLoader if compiled is None else SourcelessFileLoader
+    main.__loader__ = loader("__main__", path)
+    exec(compiled or compile(content, path, "exec", dont_inherit=True), main.__dict__)  # noqa: S102
 
 
 def _hide_shim(kind: type[BaseException], error: BaseException, trace: Any) -> None:

@@ -1,4 +1,4 @@
-"""Torchrun on several hosts: which commands can be told of the other hosts, and how."""
+"""Options of torchrun: where their values are, and those that tell it of the other hosts."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import ScriptError
-from launch.scripts.program import begins_option, takes_next_word
 
 _MODULE = ("-m", "torch.distributed.run")
 _OWN_NODES = ("--standalone", "--nnodes", "--node-rank", "--master-addr", "--master-port")
 _RENDEZVOUS = "--rdzv"
+_FLAGS = (
+    *("--", "-m", "--module", "--no-python"),
+    *("--standalone", "--run-path", "--use-env", "--virtual-local-rank"),
+)
+"""Options that take no value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +54,18 @@ def check_torchrun(words: Sequence[str]) -> None:
                 "leave it out, in tune too"
             )
         at += 2 if takes_next_word(word) else 1
+
+
+def takes_next_word(option: str) -> bool:
+    """Tell whether an option of torchrun has its value in the next word: ``-r 3``, not ``-r3``."""
+    is_glued = not option.startswith("--") and len(option) > 2
+    return not (is_glued or "=" in option or begins_option(option, *_FLAGS))
+
+
+def begins_option(word: str, *options: str) -> bool:
+    """Tell whether a word is one of these options of torchrun, or how one begins: ``--nnode``."""
+    name = word.partition("=")[0].replace("_", "-")
+    return name in options or (len(name) > 2 and any(one.startswith(name) for one in options))
 
 
 def _options_begin(words: Sequence[str]) -> int:

@@ -141,7 +141,13 @@ def code_of(use_case_digest: str | None) -> str | None:
 
 
 def code_files(arguments: Sequence[str], folder: Path) -> list[str]:
-    """Give the Python files among the words of a command."""
-    named = [word for word in arguments if word.endswith(".py")]
+    """Give the Python files among the words of a command: what trains, and all ending in .py."""
+    trains = Program(arguments=tuple(arguments)).target if arguments else None
+    named = [
+        word
+        for number, word in enumerate(arguments)
+        # The first word starts what trains, or is no Python.
+        if word.endswith(".py") or (number and word == trains)
+    ]
     # Where nothing can be found, as in a folder of another user, is_file may raise.
     return [one for one in named if not explain_absence(folder / one) and (folder / one).is_file()]

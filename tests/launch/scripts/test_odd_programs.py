@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import py_compile
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from launch.scripts.running_script import RunningScript
 from launch.scripts.script_process import ScriptProcess
 from launch.scripts.working_folder import open_working_folder
 from probes.hardware import Hardware
-from tests.launch.scripts.odd_programs import ODD, Odd
+from tests.launch.scripts.odd_programs import ODD, STEPS, Odd
 from tests.launch.scripts.temporary_processes import below
 
 
@@ -62,6 +64,26 @@ def test_odd_program_gets_one_line_and_leaves_nothing(
     assert outside.exists() == ("{outside}" in odd.command)
     assert files_of(folder) == before
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["train.pyc", "train.pyz", "train"])
+def test_compiled_script_and_archive_of_any_name_run_as_python_runs_them(
+    name: str, tmp_path: Path, two_cores: Hardware
+):
+    """The story: but for .zip and .pyz they were read as source, which has no null bytes."""
+    source = tmp_path / "parts/__main__.py"
+    source.parent.mkdir()
+    source.write_text("import sys\nsys.path.insert(0, '.')\n" + STEPS + "steps()")
+    if name.endswith(".pyc"):
+        py_compile.compile(str(source), str(tmp_path / name), doraise=True)
+    else:
+        zipapp.create_archive(source.parent, tmp_path / name)
+    write_torch(tmp_path)
+    program = Program.parse([sys.executable, name], cores=2)
+    plan = Plan(strategy="script", node_batch=1)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as script:
+        script.make_steps(2, time_limit_s=120.0)
+        assert len(script.make_steps(3, time_limit_s=120.0)) == 3
 
 
 def test_program_that_prints_and_counts_is_bounded(tmp_path: Path, two_cores: Hardware):

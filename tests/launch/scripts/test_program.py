@@ -69,7 +69,9 @@ def test_first_choice_is_the_users_own():
         (("torchrun", "--nproc-per-node", "2"), {}, "torchrun without a script"),
         (("torchrun", "--no-python", "a"), {}, "torchrun --no-python"),
         (("torchrun", "--no_p", "a"), {}, "torchrun --no_p"),
-        (("accelerate", "launch", "-m", "a"), {}, "ends in .py"),
+        (("accelerate", "launch", "--cpu", "a"), {}, "accelerate launch without a file that ends"),
+        (("accelerate", "launch", "-m", "--cpu", "a", "t.py"), {}, "name the module right behind"),
+        (("accelerate", "launch", "--no-python", "a", "t.py"), {}, "accelerate launch --no-python"),
         (("./train", "a"), {}, "no Python program found"),
         (
             ("python", "t.py", "--b={bacth}", "{workers}"),
@@ -146,6 +148,17 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
             ProgramKind.TORCHRUN,
             "accelerate launch --cpu --num_processes 2 /shim.py t.py x.py",
         ),
+        # The story: the shim stood in front of x.py, an argument that the script was then given.
+        (
+            "accelerate launch --cpu --module a.b x.py",
+            ProgramKind.TORCHRUN,
+            "accelerate launch --cpu /shim.py -m a.b x.py",
+        ),
+        (
+            "accelerate launch --cpu t.pyz x.py",
+            ProgramKind.TORCHRUN,
+            "accelerate launch --cpu /shim.py t.pyz x.py",
+        ),
     ],
 )
 def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
@@ -161,6 +174,7 @@ def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
         ("numactl -N 0 python -ma.b x", "a.b"),
         ("torchrun --nproc-per-node 2 -m a.b x", "a.b"),
         ("torchrun --nproc-per-node 2 t.py", "t.py"),
+        ("accelerate launch -m a.b x.py", "a.b"),
     ],
 )
 def test_target_is_what_trains(command, target):
@@ -200,7 +214,7 @@ def test_what_is_missing_is_named(words, says, tmp_path):
     ("command", "target"),
     [
         ("torchrun --no-python ./train", "torchrun"),
-        ("accelerate launch -m a", "accelerate"),
+        ("accelerate launch a", "accelerate"),
         ("train python x", "x"),
     ],
 )

@@ -279,6 +279,14 @@ def test_word_that_is_no_name_of_a_file_is_none_of_the_files_of_a_script(tmp_pat
     assert code_files(["python", "train.py", "x" * 300 + ".py"], tmp_path) == ["train.py"]
 
 
+def test_archive_that_trains_is_a_file_of_a_script_and_one_of_data_is_none(tmp_path):
+    """The story: a plan of an earlier archive was launched without a word of the change."""
+    for name in ("train.zip", "data.zip"):
+        (tmp_path / name).write_text("")
+    words = ["torchrun", "--nproc-per-node", "2", "train.zip", "--data", "data.zip"]
+    assert code_files(words, tmp_path) == ["train.zip"]
+
+
 def test_loader_processes_that_only_the_script_knows_are_not_shown():
     plan = Plan(strategy="script", node_batch=64)
     shown = [
