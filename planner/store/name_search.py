@@ -2,19 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, Text, cast, literal, or_, select, type_coerce
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Text,
+    and_,
+    cast,
+    literal,
+    or_,
+    select,
+    type_coerce,
+)
 
 from planner.records.name_match import NameMatch
 from planner.scripts.naming import PREFIX
 from planner.store.databases.database import Database
-from planner.store.databases.tables import PlainText, jobs, nodes, plans, studies, sweeps, trainings
+from planner.store.databases.tables import (
+    PlainText,
+    jobs,
+    nodes,
+    plain_text,
+    plans,
+    studies,
+    sweeps,
+    trainings,
+)
 from probes import codec
 
 _AT_ONCE = 500
-"""Trainings that are read at a time: a text may be in the plans of all of them."""
+"""Things that are read at a time where the database names some in vain."""
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+"""Letters whose case SQLite does not know, nor PostgreSQL in columns in the order of bytes."""
 
 
 class NameSearch:
@@ -25,22 +49,24 @@ class NameSearch:
 
     def find(self, text: str, *, most: int) -> list[NameMatch]:
         """Give things with this text in a name, in any case: the newest of each kind."""
+        text = plain_text(text)
+        at_once = most if text.isascii() else _AT_ONCE
         found: list[NameMatch] = []
         for query in _queries(text):
-            found += self._database.fetch(query.limit(most), _match)
-        return found + self._find_trainings(text, most)
+            found += self._find(query, text, most, at_once)
+        return found + self._find(_trainings(text), text, most, _AT_ONCE)
 
-    def _find_trainings(self, text: str, most: int) -> list[NameMatch]:
-        """Give the newest; those of which only the hosts' plans have the text are read in vain."""
+    def _find(self, query: Select[Any], text: str, most: int, at_once: int) -> list[NameMatch]:
+        """Give the newest; those of which no name has the text are read in vain."""
         found: list[NameMatch] = []
-        query = _trainings(text).limit(_AT_ONCE)
+        query = query.limit(at_once)
         part = query
         while len(found) < most:
-            rows = self._database.fetch(part, lambda row: (row["id"], _match_training(row, text)))
+            rows = self._database.fetch(part, lambda row: (row["id"], _match(row, text)))
             found += [one for _, one in rows if one is not None]
-            if len(rows) < _AT_ONCE:
+            if len(rows) < at_once:
                 break
-            part = query.where(trainings.c.id < rows[-1][0])
+            part = query.where(query.selected_columns["id"] < rows[-1][0])
         return found[:most]
 
     def use_cases(self) -> list[str]:
@@ -64,11 +90,9 @@ def _queries(text: str) -> Iterator[Select[Any]]:
 def _trainings(text: str) -> Select[Any]:
     """Select trainings with the text in a name, or anywhere in the document of their hosts."""
     name, place, at = trainings.c.use_case, trainings.c.machine, trainings.c.started_at
-    named = _in_any(text, name, place)
     hosts = type_coerce(cast(trainings.c.hosts, Text), PlainText)
-    query = _newest("training", trainings, name, place, at)
-    query = query.add_columns(named.label("is_named"), trainings.c.hosts)
-    return query.where(or_(named, _in_any(text, hosts)))
+    query = _newest("training", trainings, name, place, at).add_columns(trainings.c.hosts)
+    return query.where(_in_any(text, name, place, hosts))
 
 
 def _newest(
@@ -88,16 +112,16 @@ def _newest(
 
 
 def _in_any(text: str, *columns: ColumnElement[str]) -> ColumnElement[bool]:
-    return or_(*(column.icontains(text, autoescape=True) for column in columns))
+    """Tell whether a column has the text in any case, whatever its letters beyond ASCII are."""
+    parts = _NOT_ASCII.split(text)
+    return or_(
+        *(and_(*(column.icontains(part, autoescape=True) for part in parts)) for column in columns)
+    )
 
 
-def _match(row: dict[str, Any]) -> NameMatch:
-    return codec.convert(row, NameMatch, source="name")
-
-
-def _match_training(row: dict[str, Any], text: str) -> NameMatch | None:
-    """Give a training; ``None`` where only its hosts' plans have the text, as ``cpu``."""
-    hosts, is_named = row.pop("hosts"), row.pop("is_named")
-    if is_named or any(text.lower() in one["host"].lower() for one in hosts):
-        return _match(row)
+def _match(row: dict[str, Any], text: str) -> NameMatch | None:
+    """Give a thing; ``None`` where no name has the text, but a plan of its hosts, as ``cpu``."""
+    names = [row["name"], row["place"], *(one["host"] for one in row.pop("hosts", ()))]
+    if any(text.casefold() in plain_text(name).casefold() for name in names):
+        return codec.convert(row, NameMatch, source="name")
     return None

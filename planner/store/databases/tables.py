@@ -33,20 +33,23 @@ _Number = BigInteger().with_variant(Integer, "sqlite")
 INTEGER numbers the rows by itself."""
 
 
-class PlainText(TypeDecorator[str]):
-    """Text that every database accepts.
+def plain_text(text: str) -> str:
+    """Give a text as every database accepts it.
 
     File names that are not UTF-8 reach Python as lone surrogates, which SQLite's driver cannot
-    encode, and PostgreSQL cannot store NUL. Both are stored as visible escapes.
+    encode, and PostgreSQL cannot store NUL. Both become visible escapes.
     """
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class PlainText(TypeDecorator[str]):
+    """Text that every database accepts: see `plain_text`."""
 
     impl = _TEXT
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        if value is None:
-            return None
-        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        return None if value is None else plain_text(value)
 
 
 class UtcTime(TypeDecorator[datetime]):

@@ -32,6 +32,16 @@ def test_every_kind_of_thing_is_found_whatever_the_case_of_its_letters(store):
     assert kinds(store, "other") == []
 
 
+def test_letters_beyond_ascii_are_found_in_any_case_too(store, monkeypatch):
+    """The story: a database knows the case of ASCII's letters alone."""
+    monkeypatch.setattr(name_search, "_AT_ONCE", 1)
+    for name in ("Émile's Zug", "a mile"):
+        fill(store, name)
+    for text in ("éMILE", "Émile", "é"):
+        assert kinds(store, text) == ["job", "machine", "plan", "study", "training"], text
+    assert kinds(store, "êmile") == []
+
+
 def test_characters_of_patterns_and_those_that_a_database_refuses_stand_for_themselves(store):
     fill(store, "plain")
     for text in ["%", "_", "/", "'", '"', "\\", "\0", "\udcff"]:
