@@ -12,10 +12,11 @@ from collections import deque
 from pathlib import Path
 
 from launch.mpi.mpirun_log import find_lost_host
-from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.scratch_folder import with_files_in
 from launch.reports import Report
 from launch.system.process_end import bind_to_parent, is_stopped
 from launch.system.session import defer_signals, end_session
+from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.log import BoundedLog
 from probes.errors import InvalidDocumentError
 
@@ -46,10 +47,10 @@ class MpiJob:
         with contextlib.ExitStack() as opened:
             self._errors = BoundedLog(log)
             opened.callback(self._errors.close)
-            self._scratch = MpirunScratch(os.environ)
+            self._scratch = TemporaryFolder()
             opened.callback(self._scratch.close)
             self._process = subprocess.Popen(
-                bind_to_parent(self._scratch.wrap(command)),
+                bind_to_parent(with_files_in(self._scratch.path, command, os.environ)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,9 @@ from launch.hosts import parallel_commands
 from launch.hosts.name_resolution import resolve_all
 from launch.hosts.parallel_commands import run_all
 from launch.mpi.mpirun import find_mpirun
-from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.scratch_folder import with_files_in
 from launch.system.process_tree import find_descendants
+from launch.system.temporary_folder import TemporaryFolder
 
 HANG = ["sleep", "1000"]
 
@@ -123,9 +123,9 @@ def test_nothing_is_left_of_an_mpirun_whose_ranks_hang(tmp_path, monkeypatch):
     program += "pathlib.Path(str(os.getpid())).touch(); time.sleep(1000)"
     ranks = [find_mpirun(), "--host", "localhost:2", "-n", "2", "--bind-to", "none"]
     until_both_run = ["sh", "-c", "until [ $(ls | wc -l) = 2 ]; do sleep 0.05; done"]
-    with closing(MpirunScratch(os.environ)) as scratch, pytest.raises(KeyboardInterrupt):
+    with TemporaryFolder() as scratch, pytest.raises(KeyboardInterrupt):
         run_all(
-            [scratch.wrap([*ranks, *python(program)]), until_both_run],
+            [with_files_in(scratch, [*ranks, *python(program)], os.environ), until_both_run],
             limit_s=60,
             on_result=interrupt,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,10 @@ from launch.hosts.ssh import write_ssh_config
 from launch.mpi.command import mpi_command
 from launch.mpi.job import MpiJob
 from launch.mpi.mpirun_log import find_lost_host
-from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.scratch_folder import with_files_in
 from launch.mpi.settings import MpiSettings
 from launch.reports import Report
+from launch.system.temporary_folder import TemporaryFolder
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +114,8 @@ def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed):
 
 def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
     bed = testbed(2)
-    with closing(MpirunScratch(os.environ)) as scratch:
-        command = scratch.wrap(command_on(bed, "hello_rank", "wait"))
+    with TemporaryFolder() as scratch:
+        command = with_files_in(scratch, command_on(bed, "hello_rank", "wait"), os.environ)
         (answer,) = run_all([command], limit_s=8)
     assert answer.code is None
     assert bed.left_over() == set()

@@ -7,7 +7,6 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from ranks_here import AS_ROOT
 
 from launch.mpi.job import MpiJob
 from launch.mpi.mpirun import find_mpirun
-from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.scratch_folder import with_files_in
 from launch.workers.log import read_tail
 
 MOST_BYTES = 8 * 2**20
@@ -102,8 +101,8 @@ def test_what_a_killed_mpirun_leaves_is_cleared_away(log, tmp_path, monkeypatch)
 
 def test_place_that_the_user_chose_for_files_of_mpirun_is_kept(tmp_path):
     chosen = {"PRTE_MCA_prte_tmpdir_base": str(tmp_path)}
-    with closing(MpirunScratch(chosen)) as scratch:
-        assert not [word for word in scratch.wrap(["mpirun"]) if "prte" in word]
+    command = with_files_in(Path("/scratch"), ["mpirun"], chosen)
+    assert not [word for word in command if "prte" in word]
 
 
 def test_an_impatient_ctrl_c_leaves_nothing_behind(log, tmp_path, monkeypatch):

@@ -6,11 +6,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from launch.mpi.mpirun import find_mpirun
-from launch.mpi.scratch_folder import MpirunScratch
+from launch.mpi.scratch_folder import with_files_in
+from launch.system.temporary_folder import TemporaryFolder
 
 ROOT = Path(__file__).parents[3]
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -35,9 +35,9 @@ def run_ranks(
         *(find_mpirun(), "--host", f"localhost:{count}", "-n", str(count), "--bind-to", "none"),
         *(*options, sys.executable, "-m", "mpi4py", *program),
     ]
-    with closing(MpirunScratch(os.environ)) as scratch:
+    with TemporaryFolder() as scratch:
         return subprocess.run(
-            scratch.wrap(command),
+            with_files_in(scratch, command, os.environ),
             cwd=ROOT,
             env=os.environ | AS_ROOT,
             stdin=subprocess.DEVNULL,
