@@ -36,14 +36,11 @@ class PlanSource(ABC):
 
     @abstractmethod
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        """Draw one plan from the search space.
+        """Draw one plan from the search space. Only where there is no `obstacle`.
 
         Runs where torch is not loaded. Parameter names begin with the name of the strategy that
         the plan names, because a study keeps one distribution per name; one ends in
         ``.node_batch``.
-
-        Raises:
-            InfeasiblePlanError: None of its plans can run here.
         """
 
     @abstractmethod

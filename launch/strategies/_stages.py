@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError, InvalidPlanError
+from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, layouts, most_cores_first
@@ -68,8 +68,6 @@ class StagedStrategy(Strategy):
         return None
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        if obstacle := self.obstacle(case, node):
-            raise InfeasiblePlanError(obstacle)
         layouts = self.layouts(case, node)
         chosen = trial.suggest_categorical(f"{self.name}.layout", tuple(layouts))
         replicas, stages, threads = layouts[chosen]

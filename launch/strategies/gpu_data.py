@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError, InvalidPlanError
+from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.strategies._base import Strategy, Suggest
 from launch.strategies._gpus import cuda_devices, usable_gpus, why_no_gpu
@@ -34,8 +34,6 @@ class GpuData(Strategy):
         return why_no_gpu(node)
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        if obstacle := self.obstacle(case, node):
-            raise InfeasiblePlanError(obstacle)
         gpus = trial.suggest_categorical("gpu_data.gpus", _counts(node))
         return Plan(
             strategy="gpu_data",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError
 from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
@@ -31,8 +30,6 @@ class Processes(Strategy):
         return f"usable_cores={cores}: processes need at least 2 cores" if cores < 2 else None
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        if obstacle := self.obstacle(case, node):
-            raise InfeasiblePlanError(obstacle)
         layout = trial.suggest_categorical("processes.layout", _layouts(node))
         processes, threads = map(int, layout.split("x"))
         return Plan(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.errors import InfeasiblePlanError, InvalidPlanError
+from launch.errors import InvalidPlanError
 from launch.plan import Plan, Setting
 from launch.process_environment.openmp import WAIT_POLICY, wait_policy
 from launch.strategies._base import Strategy, Suggest, layouts
@@ -32,8 +32,6 @@ class Threads(Strategy):
         return f"usable_cores={cores}: threads need at least 2 cores" if cores < 2 else None
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
-        if obstacle := self.obstacle(case, node):
-            raise InfeasiblePlanError(obstacle)
         layout = trial.suggest_categorical("threads.layout", _layouts(node))
         replicas, threads = map(int, layout.split("x"))
         return Plan(

@@ -17,7 +17,7 @@ from optuna.trial import FixedTrial
 from strategy_homes import EACH_KIND, EVERY, KINDS, plans_of
 from worker_groups import wait_until_gone
 
-from launch.errors import InfeasiblePlanError, InvalidPlanError, UnknownStrategyError
+from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.reports import Described, StepDone, Validated
 from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
@@ -249,8 +249,6 @@ def test_a_strategy_that_cannot_run_says_why(home, two_cores):
         return
     obstacle = strategy.obstacle(home.facts, one_core)
     assert re.match(r"usable_cores=1|no usable GPU: ", obstacle)
-    with pytest.raises(InfeasiblePlanError, match=f"^{re.escape(obstacle)}$"):
-        strategy.suggest(FixedTrial({}), home.facts, one_core)
 
 
 class SeedSource:
