@@ -24,8 +24,8 @@ class CrossNodeReducer:
 
     A participant is a worker process, or a replica on a thread.
 
-    A step is: `mark_ready` for each gradient as it becomes final, then `all_reduce`; or its two
-    halves, between which the next step may begin with what `find_summed` gives.
+    A step is: `mark_ready` for each gradient as it becomes final, then `agree_on_step` and
+    `finish`, between which the next step may begin with what `find_summed` gives.
 
     Args:
         state: Of this node.
@@ -119,20 +119,6 @@ class CrossNodeReducer:
         else:
             self._missing[number] -= 1
         return self._missing[number] <= 0  # negative if the rank made the bucket after the count
-
-    def all_reduce(
-        self,
-        loss: float,
-        weight: float,
-        kinds: Sequence[int],
-        indices: Sequence[int],
-        *,
-        is_full: bool,
-    ) -> tuple[float, float]:
-        """Wait for the sum over all nodes: `agree_on_step`, then `finish`."""
-        sums = self.agree_on_step(loss, weight, kinds, indices, is_full=is_full)
-        self.finish()
-        return sums
 
     def agree_on_step(
         self,

@@ -57,6 +57,7 @@ class GradientStagingBuffer:
         ]
         self._final = FinalGradients(len(self._parameters))
         self._is_sent = [False] * len(self._parameters)
+        self._indices: list[int] = []
         if self._is_first:
             offered = zip(self._parameters, self._copies, strict=True)
             self._indices = [
@@ -89,14 +90,18 @@ class GradientStagingBuffer:
         Returns:
             The sum over all nodes.
         """
+        loss, weight, kinds = 0.0, 0.0, list[int]()
         if self._is_first:
-            loss, weight = self._send_rest(part, is_full=is_full)
-        else:
-            loss, weight = self._reducer.all_reduce(0.0, 0.0, [], [], is_full=is_full)
+            loss, weight, kinds = self._send_rest(part)
+        loss, weight = self._reducer.agree_on_step(
+            loss, weight, kinds, self._indices, is_full=is_full
+        )
+        self._reducer.finish()
         self._receive(self._reducer.find_kinds(self._parameters))
         return LossSum(loss, None if part.weight is None else weight)
 
-    def _send_rest(self, part: LossSum, *, is_full: bool) -> tuple[float, float]:
+    def _send_rest(self, part: LossSum) -> tuple[float, float, list[int]]:
+        """Send what is not final yet; give loss, weight and kinds of gradient of this node."""
         kinds = [gradient_kind(parameter.grad) for parameter in self._parameters]
         for number, is_sent in enumerate(self._is_sent):
             if not is_sent:
@@ -104,8 +109,7 @@ class GradientStagingBuffer:
         self._is_sent = [False] * len(self._parameters)
         self._copier.finish()
         # The loss comes last: to read it is to wait until the GPU has computed everything.
-        loss, weight = float(part.loss), part.weight or 0.0
-        return self._reducer.all_reduce(loss, weight, kinds, self._indices, is_full=is_full)
+        return float(part.loss), part.weight or 0.0, kinds
 
     def _send(self, number: int) -> None:
         gradient = self._parameters[number].grad
