@@ -17,7 +17,7 @@ from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.look_ahead import look_ahead
 from launch.data.random_state import seed_generators
-from launch.data.split import BatchSize, Indices
+from launch.data.split import BatchSize, Indices, Work
 from launch.system.process_end import die_with_parent
 
 
@@ -85,7 +85,7 @@ class SeededDataset(Dataset[Any]):
 
 def load(
     dataset: Dataset[Any],
-    work: Iterator[tuple[Indices, BatchSize]],
+    work: Work,
     *,
     loader_workers: int,
     pin_memory: bool = False,

@@ -8,14 +8,11 @@ is copied, so that no step waits for the copy either.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from launch.data.decoded_pictures import DecodedPictures
-from launch.data.split import BatchSize, Indices
-
-Work = Iterator[tuple[Indices, BatchSize]]
+from launch.data.split import BatchSize, Indices, Work
 
 _LEAST_BATCHES = 2
 _AHEAD_BYTES = 64 << 20

@@ -65,14 +65,6 @@ def epoch_batches(num_samples: int, batch: int, *, seed: int, epoch: int) -> lis
     return [order[low : low + batch] for low in range(0, num_samples, batch)]
 
 
-def consecutive_batches(num_samples: int, batch_size: int) -> list[Indices]:
-    """Cut the samples, as they come, into batches."""
-    return [
-        list(range(low, min(low + batch_size, num_samples)))
-        for low in range(0, num_samples, batch_size)
-    ]
-
-
 class ShareSampler:
     """Sampler of one worker's share of every global batch.
 

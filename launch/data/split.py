@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -21,6 +21,10 @@ class BatchSize:
     """Whether steps of these sizes come again; the last one of an epoch may be smaller."""
 
 
+Work = Iterator[tuple[Indices, BatchSize]]
+"""A worker's samples of each step, and how many all have."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSplit:
     """A node's slice of each global batch."""
@@ -32,11 +36,6 @@ class NodeSplit:
     def global_batch(self) -> int:
         """Samples per step over all nodes."""
         return sum(self.node_batches)
-
-    @property
-    def node_batch(self) -> int:
-        """Samples per step on this node."""
-        return self.node_batches[self.node]
 
     def of(self, batch: Indices) -> tuple[Indices, BatchSize]:
         """Give this node's slice of a global batch, and its size.

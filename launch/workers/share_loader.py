@@ -12,12 +12,9 @@ from launch.data.batch import Batch
 from launch.data.loading import ReadAhead, load, read_batch
 from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
-from launch.data.split import BatchSize, Indices
+from launch.data.split import BatchSize, Work
 from launch.plan import Plan
 from launch.use_cases._base import UseCase
-
-Work = Iterator[tuple[Indices, BatchSize]]
-"""This worker's samples of each step, and how many all have."""
 
 _SAMPLE_BATCH = 2
 """Samples of a batch that shows types and shapes."""

@@ -19,7 +19,7 @@ from launch.checkpoints.weights import save_weights
 from launch.data.batch import Batch
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import Part, ShareSampler
-from launch.data.split import BatchSize, NodeSplit
+from launch.data.split import BatchSize, NodeSplit, Work
 from launch.errors import CheckpointError, UseCaseError
 from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
@@ -46,7 +46,7 @@ from launch.workers.input import (
     open_validation,
     trial_samples,
 )
-from launch.workers.share_loader import ShareLoader, Work
+from launch.workers.share_loader import ShareLoader
 from launch.workers.step_permits import StepPermits
 from launch.workers.step_timer import LaunchedStep, StepTimer
 from launch.workers.task import Purpose, Task

@@ -10,8 +10,8 @@ import torch
 from torch.utils.data import Dataset
 
 from launch.data.random_state import RandomUse, SeedSource
-from launch.data.samples import consecutive_batches, split_evenly
-from launch.data.split import BatchSize
+from launch.data.samples import split_evenly
+from launch.data.split import BatchSize, Work
 from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
@@ -20,7 +20,7 @@ from launch.training.judge import judge
 from launch.training.loss import weigh
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
-from launch.workers.share_loader import ShareLoader, Work
+from launch.workers.share_loader import ShareLoader
 from launch.workers.task import Task
 
 _MOST_SAMPLES = 64
@@ -97,8 +97,9 @@ class Validation:
     def _work(self) -> Work:
         of_node, _ = self._task.split.of(list(range(len(self._dataset))))  # type: ignore[arg-type]
         mine = split_evenly(of_node, self._task.group_size)[self._task.local_rank]
-        for batch in consecutive_batches(len(mine), self._batch_size):
-            yield [mine[i] for i in batch], BatchSize(len(batch), len(batch))
+        for low in range(0, len(mine), self._batch_size):
+            batch = mine[low : low + self._batch_size]
+            yield batch, BatchSize(len(batch), len(batch))
 
     def _mean(self, loss_sum: float, weight: float) -> float | None:
         self._sums[self._group.local_rank] = torch.tensor([loss_sum, weight], dtype=torch.float64)
