@@ -96,8 +96,8 @@ class RequestClient:
 
     def get_directive(self) -> Directive:
         """Get what to do after a step."""
-        self._send(WorkerRequest.NEXT_DIRECTIVE)
-        flags, changed = int(self._memory.reply[0]), int(self._memory.reply[1])
+        flags = self._send(WorkerRequest.NEXT_DIRECTIVE)
+        changed = int(self._memory.reply[1])
         batches = tuple(self._memory.node_batches[:changed].tolist())
         return Directive.from_flags(flags, batches or None)
 
@@ -107,8 +107,7 @@ class RequestClient:
         Args:
             digest: Of this node, below 2**63; only worker 0's counts.
         """
-        self._send(WorkerRequest.COMPARE_DIGESTS, digest)
-        return bool(self._memory.reply[0])
+        return bool(self._send(WorkerRequest.COMPARE_DIGESTS, digest))
 
     def add(self, value: float) -> float:
         """Add a number of each node; every worker gets the same sum.
@@ -116,8 +115,7 @@ class RequestClient:
         Args:
             value: Of this node; only worker 0's counts.
         """
-        self._send(WorkerRequest.ADD, float_bits(value))
-        return _bits_float(int(self._memory.reply[0]))
+        return _bits_float(self._send(WorkerRequest.ADD, float_bits(value)))
 
     def fold_errors(self) -> bool:
         """Add up the errors that the nodes carry over to the next step, and let node 0 carry them.
@@ -128,8 +126,7 @@ class RequestClient:
         Returns:
             Whether there are any: an exact wire format has none.
         """
-        self._send(WorkerRequest.FOLD_ERRORS)
-        return bool(self._memory.reply[0])
+        return bool(self._send(WorkerRequest.FOLD_ERRORS))
 
     def take_errors(self) -> bool:
         """Carry over to the next step what is in the gradients of node 0, and nothing else.
@@ -137,8 +134,7 @@ class RequestClient:
         Returns:
             Whether the wire format can.
         """
-        self._send(WorkerRequest.TAKE_ERRORS)
-        return bool(self._memory.reply[0])
+        return bool(self._send(WorkerRequest.TAKE_ERRORS))
 
     def broadcast(self, num_bytes: int, *, is_source: bool) -> Iterator[Bytes]:
         """Send bytes from worker 0 of the first node to the other nodes, a window at a time.
@@ -170,13 +166,15 @@ class RequestClient:
                 own[:] = part
             start += len(part)
 
-    def _send(self, request: WorkerRequest, argument: int = 0) -> None:
+    def _send(self, request: WorkerRequest, argument: int = 0) -> int:
+        """Send a request; return the first word of the reply."""
         replies = self._descriptors.replies[int(self._own_request[0]) % 2]
         self._own_request[1:3] = request, argument
         fence()  # the request before the number that says that it is there
         self._own_request[0] += 1
         os.eventfd_write(self._descriptors.wakeup, 1)
         await_events(replies)
+        return int(self._memory.reply[0])
 
 
 class Responder:
