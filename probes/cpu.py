@@ -67,6 +67,7 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
     cores = _read_topology(online, root)
     limits = tuple(_find_limits(online, allowed, root, environ))
     usable_cores = min(limit.cores for limit in limits)
+    quotas = [limit.quota_cores for limit in limits if limit.quota_cores is not None]
     best = _best_first([core for core in cores if core.core_id in allowed])[:usable_cores]
     about = _read_cpuinfo(root)
     flags = (about.get("flags") or about.get("Features") or "").split()
@@ -79,7 +80,7 @@ def read_cpu(root: Path = ROOT, environ: Mapping[str, str] = os.environ) -> Cpu:
         sockets=len(sockets) or None,
         numa_nodes=len(_read_numa_nodes(root)) or None,
         usable_cores=usable_cores,
-        quota_cores=min(_find_quotas(root), default=None),
+        quota_cores=min(quotas, default=None),
         core_ids=tuple(core.core_id for core in best),
         core_homes=tuple((core.numa_node, min(core.siblings)) for core in best),
         may_pin=usable_cores == len(allowed),
@@ -110,11 +111,6 @@ def _find_limits(
             yield CoreLimit(source=f"quota of {group}", cores=whole, quota_cores=quota)
     if (granted := _find_slurm_grant(environ)) is not None:
         yield CoreLimit(source="Slurm (SLURM_CPUS_ON_NODE)", cores=granted)
-
-
-def _find_quotas(root: Path) -> list[float]:
-    quotas = (_find_quota(group) for group in find_cgroups("cpu", root))
-    return [quota for quota in quotas if quota is not None]
 
 
 def _find_cpuset(group: Cgroup) -> tuple[int, ...] | None:
