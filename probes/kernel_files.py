@@ -41,6 +41,15 @@ def read_table(path: Path) -> dict[str, str]:
     return {pair[0].rstrip(":"): pair[1].strip() for pair in pairs if len(pair) == 2}
 
 
+def read_process_stat(directory: Path) -> list[str] | None:
+    """Read what the kernel says of a process behind its name, proc_pid_stat(5): its state first.
+
+    The name in brackets may hold spaces and brackets: what follows the last one is regular.
+    """
+    stat = read_text(directory / "stat")
+    return stat.rpartition(")")[2].split() if stat else None
+
+
 def unescape(text: str) -> str:
     """Give the path that stands in a list of mounts, where spaces and some others are octal."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.kernel_files import ROOT, parse_int, read_table, read_text
+from probes.kernel_files import ROOT, parse_int, read_process_stat, read_table, read_text
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 """Unit of processor time in ``/proc``."""
@@ -123,10 +123,8 @@ def _processes(root: Path) -> Iterator[_Process]:
 
 
 def _read_process(directory: Path) -> _Process | None:
-    # the name in brackets may hold spaces and brackets: what follows the last one is regular
-    _, _, rest = (read_text(directory / "stat") or "").rpartition(")")
-    fields = rest.split()
-    if len(fields) < 15:
+    fields = read_process_stat(directory)
+    if fields is None or len(fields) < 15:
         return None
     return _Process(
         pid=int(directory.name),

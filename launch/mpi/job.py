@@ -14,7 +14,8 @@ from pathlib import Path
 from launch.mpi.mpirun_log import find_lost_host
 from launch.mpi.scratch_folder import with_files_in
 from launch.reports import Report
-from launch.system.process_end import bind_to_parent, is_stopped
+from launch.system.process_end import bind_to_parent
+from launch.system.process_tree import is_stopped
 from launch.system.session import defer_signals, end_session
 from launch.system.temporary_folder import TemporaryFolder
 from launch.workers.log import BoundedLog

@@ -29,7 +29,7 @@ from launch.reports import (
     Working,
 )
 from launch.system.durable_files import make_folders
-from launch.system.process_end import is_stopped
+from launch.system.process_tree import is_stopped
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_server_pool import ForkServerPool

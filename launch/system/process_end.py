@@ -46,15 +46,6 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, as by SIGSTOP."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state in ("T", "t")
-
-
 def read_parent_name() -> str:
     """Read the name of this process's parent, empty where it cannot be read."""
     with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from probes.kernel_files import ROOT, read_text
+from probes.kernel_files import ROOT, read_process_stat, read_text
 
 _START_FIELD, _STATE_FIELD = 19, 0
 """Fields of ``/proc/<pid>/stat`` behind the name, which may hold anything in parentheses."""
@@ -38,7 +38,7 @@ class ProcessIdentity:
     def of(pid: int | None = None, root: Path = ROOT) -> ProcessIdentity | None:
         """Identify a process, this one by default; ``None`` where it has ended."""
         pid = os.getpid() if pid is None else pid
-        fields = _read_stat(pid, root)
+        fields = read_process_stat(root / f"proc/{pid}")
         if fields is None:
             return None
         return ProcessIdentity(
@@ -57,7 +57,7 @@ class ProcessIdentity:
         """
         if self.boot_id != read_boot_id(root) or self.pid_namespace != read_pid_namespace(root):
             return None
-        fields = _read_stat(self.pid, root)
+        fields = read_process_stat(root / f"proc/{self.pid}")
         if fields is None:
             return None if _is_hidden(self.pid) else False
         is_this_one = int(fields[_START_FIELD]) == self.started_ticks
@@ -83,11 +83,6 @@ def read_pid_namespace(root: Path = ROOT) -> str:
         return str((root / "proc/self/ns/pid").readlink())
     except OSError:
         return ""
-
-
-def _read_stat(pid: int, root: Path) -> list[str] | None:
-    stat = read_text(root / f"proc/{pid}/stat")
-    return None if not stat else stat.rpartition(")")[2].split()
 
 
 def _is_hidden(pid: int) -> bool:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from probes.kernel_files import read_process_stat
+
 _PR_SET_CHILD_SUBREAPER = 36  # from linux/prctl.h
 _PIDFD_OPEN = 434  # from asm-generic/unistd.h
 _STATE, _PARENT = 0, 1
@@ -92,17 +94,20 @@ def list_pids() -> list[int]:
 
 
 def list_running() -> Iterator[tuple[int, list[str]]]:
-    """Give each process that has not ended, with what the kernel says after its name.
+    """Give each process that has not ended, with what `read_process_stat` gives of it.
 
-    That is its state, its parent, its group, its session and so on: proc_pid_stat(5). The name
-    itself is of any bytes.
+    That is its state, its parent, its group, its session and so on.
     """
     for pid in list_pids():
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-            fields = text.rpartition(")")[2].split()
-            if fields[_STATE] not in "ZX":
-                yield pid, fields
+        fields = read_process_stat(Path(f"/proc/{pid}"))
+        if fields is not None and fields[_STATE] not in "ZX":
+            yield pid, fields
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, as by SIGSTOP."""
+    fields = read_process_stat(Path(f"/proc/{pid}"))
+    return fields is not None and fields[_STATE] in "Tt"
 
 
 def find_descendants(ancestor: int) -> set[int]:

@@ -30,11 +30,12 @@ from typing import NoReturn
 import psutil
 
 from launch.reports import Report
-from launch.system.process_end import bind_to_parent, is_stopped
+from launch.system.process_end import bind_to_parent
 from launch.system.process_tree import (
     adopt_orphans,
     find_descendants,
     find_marked,
+    is_stopped,
     list_pids,
     reap_all,
     send_signal,
