@@ -82,7 +82,7 @@ def encode_header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | N
                 f"{name} is a tensor of {tensor.dtype}, {tensor.layout}, which safetensors cannot "
                 "hold: keep dense tensors of the usual types"
             )
-        end = offset + tensor.numel() * tensor.element_size()
+        end = offset + tensor.nbytes
         entries[name] = {
             "dtype": _DTYPES[tensor.dtype],
             "shape": list(tensor.shape),

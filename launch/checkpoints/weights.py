@@ -59,7 +59,7 @@ def check_weights(model: nn.Module, path: Path, *, files: int = 1) -> None:
     """
     tensors, metadata = _divide(model)
     header = encode_header(tensors, metadata)
-    num_bytes = files * (len(header) + sum(t.numel() * t.element_size() for t in tensors.values()))
+    num_bytes = files * (len(header) + sum(t.nbytes for t in tensors.values()))
     hidden = _hidden(path)
     try:
         hidden.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ class SharedParameters:
     def __init__(self, model: nn.Module, group: LocalGroup) -> None:
         trained = [p for p in model.parameters() if p.requires_grad]
         self.parameters = sorted(trained, key=lambda p: str(p.dtype))
-        sizes = [aligned(p.numel() * p.element_size()) for p in self.parameters]
+        sizes = [aligned(p.nbytes) for p in self.parameters]
         *self.starts, total = accumulate(sizes, initial=0)
 
         blocks = group.share_bytes(total * (1 + group.size)).view(1 + group.size, total)
@@ -58,7 +58,7 @@ class SharedParameters:
         """View a parameter's part of a buffer as one dimension, in the order of its memory."""
         parameter = self.parameters[index]
         start = self.starts[index]
-        end = start + parameter.numel() * parameter.element_size()
+        end = start + parameter.nbytes
         return buffer[start:end].view(parameter.dtype)
 
     def in_shape(self, buffer: Tensor, index: int) -> Tensor:

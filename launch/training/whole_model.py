@@ -29,7 +29,7 @@ class WholeModel:
         self._parameters = list(model.parameters())
         self._buffers = [buffer for buffer in model.buffers() if buffer.numel() > 0]
         tensors = [*self._parameters, *self._buffers]
-        sizes = [aligned(tensor.numel() * tensor.element_size()) for tensor in tensors]
+        sizes = [aligned(tensor.nbytes) for tensor in tensors]
         self._memory = group.share_bytes(sum(sizes))
         starts = accumulate(sizes, initial=0)
         self._shared = {
@@ -110,5 +110,5 @@ def move_in_place(module: nn.Module, device: torch.device) -> None:
 def _view(memory: Tensor, start: int, tensor: Tensor) -> Tensor:
     """View a part of the memory in the shape of a tensor, and in its strides without gaps."""
     form = torch.empty_like(tensor, device="meta")
-    flat = memory[start : start + tensor.numel() * tensor.element_size()].view(tensor.dtype)
+    flat = memory[start : start + tensor.nbytes].view(tensor.dtype)
     return flat.as_strided(form.size(), form.stride())

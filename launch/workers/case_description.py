@@ -95,7 +95,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         train_samples=training,
         validation_samples=validation,
         parameter_count=sum(p.numel() for p in trained),
-        parameter_bytes=sum(p.numel() * p.element_size() for p in trained),
+        parameter_bytes=sum(p.nbytes for p in trained),
         max_stages=_most_stages(layers),
         uncut_reason=uncut_reason,
         has_weights=is_own(case, "weight"),

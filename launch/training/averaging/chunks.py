@@ -119,7 +119,7 @@ def _group_neighbours(shared: SharedParameters) -> Iterator[range]:
         if filled >= _UPDATE_GROUP_BYTES or is_other:
             yield range(first, index)
             first, filled = index, 0
-        filled += parameter.numel() * parameter.element_size()
+        filled += parameter.nbytes
     if shared.parameters:
         yield range(first, len(shared.parameters))
 
@@ -177,7 +177,7 @@ def assign_whole(
     """
     loads = [0] * len(shared.gradients)
     spans, pieces = [], []
-    sizes = [p.numel() * p.element_size() for p in shared.parameters]
+    sizes = [p.nbytes for p in shared.parameters]
     order = range(len(sizes)) if is_alone else sorted(range(len(sizes)), key=lambda i: -sizes[i])
     for index in order:
         lightest = 0 if is_alone else loads.index(min(loads))

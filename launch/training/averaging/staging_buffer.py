@@ -46,13 +46,13 @@ class GradientStagingBuffer:
         self._reducer = reducer
         self._gives_sparse = gives_sparse
         self._is_first = group.local_rank == 0
-        sizes = [aligned(p.numel() * p.element_size()) for p in self._parameters]
+        sizes = [aligned(p.nbytes) for p in self._parameters]
         memory = group.share_bytes(sum(sizes))
         self._device = self._parameters[0].device if self._parameters else torch.device("cpu")
         if self._device.type == "cuda":
             _pin(memory)
         self._copies = [
-            part[: p.numel() * p.element_size()].view(p.dtype).view(p.shape)
+            part[: p.nbytes].view(p.dtype).view(p.shape)
             for part, p in zip(torch.split(memory, sizes), self._parameters, strict=True)
         ]
         self._final = FinalGradients(len(self._parameters))

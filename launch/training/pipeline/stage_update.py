@@ -225,5 +225,5 @@ def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:
             buckets.append([])
             filled_bytes = 0
         buckets[-1].append(gradient)
-        filled_bytes += gradient.numel() * gradient.element_size()
+        filled_bytes += gradient.nbytes
     return buckets
