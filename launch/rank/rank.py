@@ -91,7 +91,7 @@ def main(job_file: Path, cpu: Cpu | None = None, servers: ForkServerPool | None 
 
     command = f"ddlplan launch --use-case {job.workload.use_case}"
     with (
-        training_noticed(Occupant.of_this_process(command), on_disturbed=warn, on_trouble=warn),
+        training_noticed(Occupant.of_this_process(command), warn),
         _removing_unused_output(node),
         Keepalive(ranks, job.networks) as keepalive,
         Watchdog(keepalive, heartbeat, comm.rank, hosts, report_stream),

@@ -174,7 +174,7 @@ class HostPart:
             self._listener.close()
             return
         occupant = Occupant.of_this_process(f"ddlplan launch -- {shlex.join(request.arguments)}")
-        with training_noticed(occupant, on_disturbed=self._warn, on_trouble=self._warn):
+        with training_noticed(occupant, self._warn):
             self._listener.close()  # as late as can be: it keeps the port
             ended = self._train(program, variables, port)
         self._reports.send(ended)

@@ -103,15 +103,13 @@ class Occupant:
 UNKNOWN = Occupant(pid=0, user="?", command="?", since="?", host=platform.node())
 """Stands for one that neither describes itself nor is known to the kernel."""
 
-OnWait = Callable[[str], None]
-
 
 @contextmanager
 def timing_alone(
     occupant: Occupant,
     *,
     waits: bool,
-    on_wait: OnWait,
+    on_wait: Callable[[str], None],
     on_trouble: Callable[[str], None],
     pause: Callable[[float], object] = time.sleep,
 ) -> Iterator[None]:
@@ -142,20 +140,18 @@ def timing_alone(
 
 
 @contextmanager
-def training_noticed(
-    occupant: Occupant, *, on_disturbed: OnWait, on_trouble: Callable[[str], None]
-) -> Iterator[None]:
+def training_noticed(occupant: Occupant, warn: Callable[[str], None]) -> Iterator[None]:
     """Let whoever would time something wait for this block.
 
     Args:
         occupant: Who trains.
-        on_disturbed: Receives whose times are disturbed, where something is timed already.
-        on_trouble: Receives why there can be no lock.
+        warn: Receives whose times are disturbed, where something is timed already, and why there
+            can be no lock.
     """
     with ExitStack() as places:
-        other = _guarded(lambda: _take_training(places, occupant), on_trouble)
+        other = _guarded(lambda: _take_training(places, occupant), warn)
         if other is not None:
-            on_disturbed(f"this training disturbs the times that are measured by {other}")
+            warn(f"this training disturbs the times that are measured by {other}")
         yield
 
 

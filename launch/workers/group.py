@@ -26,6 +26,7 @@ from launch.workers.task import Task
 _END_LIMIT_S = 10.0
 _DUMP_LIMIT_S = 1.0
 _MAX_READS = 128
+_TAIL_LINES = 60
 _OPEN_FILES = 1 << 16
 
 
@@ -196,11 +197,11 @@ class WorkerGroup:
         """File of a worker's stdout and stderr."""
         return self._logs[worker]
 
-    def log_tail(self, worker: int, lines: int = 60) -> str:
+    def log_tail(self, worker: int) -> str:
         """Read the last lines of a worker's log."""
         if worker in self._outputs:
             self._drain_output(worker)
-        return read_tail(self._logs[worker], lines)
+        return read_tail(self._logs[worker], _TAIL_LINES)
 
     def dump_stacks(self) -> None:
         """Have every worker write its stacks to its log, as far as it can."""

@@ -8,6 +8,7 @@ import sysconfig
 from pathlib import Path
 
 _MAX_BYTES = 8 * 2**20
+_TAIL_BYTES = 1 << 14
 _OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
 _OUT_OF_MEMORY = (
     *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate"),
@@ -62,11 +63,11 @@ class BoundedLog:
             return
 
 
-def read_tail(path: Path, lines: int, max_bytes: int = 16384) -> str:
+def read_tail(path: Path, lines: int) -> str:
     """Read the last lines of a file, nothing where there is none."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - max_bytes))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
         return ""

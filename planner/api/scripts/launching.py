@@ -248,11 +248,9 @@ def launch_script(
 
 def _noticed(listener: Listener) -> AbstractContextManager[None]:
     """Let searches on this machine wait for this block, in which a script trains."""
-
-    def warn(message: str) -> None:
-        listener(Warned(message=message))
-
-    return training_noticed(Occupant.of_this_process(), on_disturbed=warn, on_trouble=warn)
+    return training_noticed(
+        Occupant.of_this_process(), lambda message: listener(Warned(message=message))
+    )
 
 
 def _run(

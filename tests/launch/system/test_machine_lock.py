@@ -23,7 +23,7 @@ occupant, fail = Occupant.of_this_process("ddlplan theirs"), sys.exit
 with (
     timing_alone(occupant, waits=False, on_wait=fail, on_trouble=fail)
     if sys.argv[1] == "times"
-    else training_noticed(occupant, on_disturbed=fail, on_trouble=fail)
+    else training_noticed(occupant, fail)
 ):
     print("has it", flush=True)
     sys.stdin.read()
@@ -78,7 +78,7 @@ def time_alone(heard, occupant=ME, *, waits=True):
 
 
 def train(heard, occupant=ME):
-    return training_noticed(occupant, on_disturbed=heard.append, on_trouble=heard.troubles.append)
+    return training_noticed(occupant, heard.append)
 
 
 @pytest.mark.parametrize("what", ["times", "trains"])
@@ -227,7 +227,7 @@ def test_lock_without_a_folder_is_a_warning(monkeypatch, tmp_path):
     heard = Heard()
     with time_alone(heard), train(heard):
         pass
-    assert len(heard.troubles) == 2
+    assert len(heard) == len(heard.troubles) == 1
 
 
 def test_folder_is_the_same_for_all_users(monkeypatch, tmp_path):
