@@ -16,6 +16,7 @@ forkserver are seen through what it sends them first, those that are forked have
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -529,8 +530,6 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
         module.register_optimizer_step_post_hook(hook)
 
     def watch_loaders(module: Any) -> None:
-        import functools
-
         base, loader_class = module._BaseDataLoaderIter, module.DataLoader
         fetch, start = base.__next__, loader_class.__iter__
 
@@ -550,8 +549,6 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
         base.__next__, loader_class.__iter__ = fetch_and_note, start_and_note
 
     def watch_losses(module: Any) -> None:
-        import functools
-
         backward = module.Tensor.backward
 
         @functools.wraps(backward)
