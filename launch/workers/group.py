@@ -18,6 +18,7 @@ from launch.errors import LaunchError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.reports import Failed, Report, TaskDone
 from launch.system.process_end import explain_exit, kill_group
+from launch.system.process_tree import send_signal
 from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
 from launch.workers.log import BoundedLog, read_tail, tells_out_of_memory
 from launch.workers.step_permits import grant_steps, open_permits
@@ -205,9 +206,7 @@ class WorkerGroup:
 
     def dump_stacks(self) -> None:
         """Have every worker write its stacks to its log, as far as it can."""
-        for pid in self.pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, DUMP_STACKS)
+        send_signal(self._pids, DUMP_STACKS)
         answer_by = time.monotonic() + _DUMP_LIMIT_S
         while (left_s := answer_by - time.monotonic()) > 0 and self._pids:
             self.next_event(left_s)  # takes what they write
