@@ -142,7 +142,6 @@ class TrainingFailedError(PlannerError):
 
     Attributes:
         log_tail: Last lines of the failed process's output.
-        lost_host: Host that was lost, if that was the cause.
         is_accident: Whether a restart may succeed: a process was killed, or hangs, or a host was
             lost. The user's own code was not the cause.
         checkpoint: Last one of the training, as its first host sees it.
@@ -159,7 +158,6 @@ class TrainingFailedError(PlannerError):
         super().__init__(message)
         self.log_tail = log_tail
         self.checkpoint: Path | None = None
-        self.lost_host = cause.node if cause is not None and cause.is_lost_host else None
         self.is_accident = is_accident or (
             cause is not None and (cause.signal is not None or cause.is_hang or cause.is_lost_host)
         )
