@@ -161,3 +161,8 @@ class TrainingFailedError(PlannerError):
         self.is_accident = is_accident or (
             cause is not None and (cause.signal is not None or cause.is_hang or cause.is_lost_host)
         )
+
+
+def reason_of(error: Exception) -> str:
+    """Give why something failed, in lower case, for a message that names it already."""
+    return str(getattr(error, "strerror", None) or error).lower()

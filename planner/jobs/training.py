@@ -27,7 +27,7 @@ from launch.reports import (
 from launch.system.durable_files import explain_os_error
 from launch.system.run_directory import RunDirectory, append_line
 from planner.cancellation import Cancellation
-from planner.errors import CancelledError, RunDirectoryError
+from planner.errors import CancelledError, RunDirectoryError, reason_of
 from planner.jobs.failure import (
     explain_end,
     explain_not_finite,
@@ -241,8 +241,7 @@ def _run_directory(runs: Path) -> RunDirectory:
     try:
         return RunDirectory.create(runs)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
         raise RunDirectoryError(
-            f"folder {runs.absolute()} for the files of the run: {reason}: "
+            f"folder {runs.absolute()} for the files of the run: {reason_of(error)}: "
             "start in a folder where it can be made"
         ) from error

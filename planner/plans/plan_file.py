@@ -12,7 +12,7 @@ from typing import Any
 from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan, Setting
 from launch.strategies import check_plan
-from planner.errors import PlanFileError
+from planner.errors import PlanFileError, reason_of
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
 from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
@@ -237,8 +237,7 @@ def _read(name: str, path: Path) -> bytes:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        raise PlanFileError(f"{name!r}: {reason.lower()}") from error
+        raise PlanFileError(f"{name!r}: {reason_of(error)}") from error
     if len(content) > MAX_FILE_BYTES:
         raise PlanFileError(f"{name}: expected at most {MAX_FILE_BYTES} bytes")
     return content

@@ -11,7 +11,7 @@ from types import FrameType
 
 import uvicorn
 
-from planner.errors import OutputError, UsageError
+from planner.errors import OutputError, UsageError, reason_of
 from planner.service.app import Service, make_service
 from planner.service.connection import BoundedConnection, connection_class
 from planner.service.guard.addresses import Addresses, is_loopback
@@ -147,7 +147,7 @@ def _listen(settings: ServiceSettings) -> Iterator[socket.socket]:
         # of an answer waits for the reader's delayed acknowledgement: 40 ms a page.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host {settings.host}: {_reason(error)}: name another") from error
+        raise UsageError(f"--host {settings.host}: {reason_of(error)}: name another") from error
     with listener:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -155,7 +155,7 @@ def _listen(settings: ServiceSettings) -> Iterator[socket.socket]:
             listener.listen(_BACKLOG)
         except OSError as error:
             raise UsageError(
-                f"--host {settings.host} --port {settings.port}: {_reason(error)}: choose others"
+                f"--host {settings.host} --port {settings.port}: {reason_of(error)}: choose others"
             ) from error
         listener.setblocking(False)
         yield listener
@@ -168,7 +168,3 @@ def _origin(settings: ServiceSettings, addresses: Addresses, port: int) -> str:
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not bound to
         host = socket.gethostname()
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error).lower()

@@ -14,7 +14,7 @@ from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan
 from launch.system.durable_files import write_in_place
-from planner.errors import GridFileError
+from planner.errors import GridFileError, reason_of
 from planner.trials.result import TrialResult
 from probes import codec
 from probes.errors import InvalidDocumentError, InvalidMeasurementError
@@ -61,7 +61,7 @@ def write_grid(grid: Grid, path: Path) -> None:
     try:
         write_in_place(path, json.dumps(values, separators=(",", ":")).encode() + b"\n")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        raise GridFileError(f"{path}: {_reason(error)}") from error
+        raise GridFileError(f"{path}: {reason_of(error)}") from error
 
 
 def read_grid(path: Path) -> Grid:
@@ -88,7 +88,7 @@ def read_grid(path: Path) -> Grid:
     except (InvalidMeasurementError, InvalidPlanError, UnknownStrategyError) as error:
         raise GridFileError(f"{path}: {error}") from error
     except (OSError, ValueError) as error:
-        raise GridFileError(f"{path}: {_reason(error)}") from error
+        raise GridFileError(f"{path}: {reason_of(error)}") from error
     return grid
 
 
@@ -106,10 +106,6 @@ def _round(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _round(inner) for name, inner in value.items()}
     return [_round(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error).lower()
 
 
 _DEFAULTS = {

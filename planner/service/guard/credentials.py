@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from planner.errors import RefusedError, UsageError
+from planner.errors import RefusedError, UsageError, reason_of
 
 _TOKEN = re.compile(r"[\x21-\x7e]{32,512}")
 SESSION_S = 30 * 86400
@@ -86,11 +86,11 @@ def read_token_file(path: Path) -> str:
     except FileExistsError:
         pass
     except OSError as error:
-        raise UsageError(f"--token-file {path}: {_reason(error)}: name another file") from error
+        raise UsageError(f"--token-file {path}: {reason_of(error)}: name another file") from error
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UsageError(f"--token-file {path}: {_reason(error)}: name another file") from error
+        raise UsageError(f"--token-file {path}: {reason_of(error)}: name another file") from error
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
@@ -126,7 +126,3 @@ def _is_same(text: str, secret: str | None) -> bool:
         hashlib.sha256(t.encode("utf-8", "replace")).digest() for t in (text, secret or "")
     )
     return hmac.compare_digest(one, other) and secret is not None
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()

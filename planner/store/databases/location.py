@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from launch.system.durable_files import sync_folder
-from planner.errors import StoreUnwritableError, StoreUrlError
+from planner.errors import StoreUnwritableError, StoreUrlError, reason_of
 from probes.storage.file_system import MOUNTS, find_file_system
 
 _SQLITE = "sqlite:///"
@@ -135,5 +135,5 @@ def find_network_file_system(path: Path, mounts: Path = MOUNTS) -> str | None:
 
 
 def _unwritable(path: Path, error: OSError) -> StoreUnwritableError:
-    reason = (error.strerror or str(error)).lower()
+    reason = reason_of(error)
     return StoreUnwritableError(f"database {path}: {reason}: choose another place with --db")
