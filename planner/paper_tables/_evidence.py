@@ -26,12 +26,6 @@ from planner.worth.evidence import ratio_of_rates
 from probes.hardware import Hardware
 from probes.timing import Interval
 
-
-def is_on_gpus(plan: Plan) -> bool:
-    """Whether a plan computes on GPUs."""
-    return set(plan.devices) != {"cpu"}
-
-
 _LONGER = 2.0
 """Of what had too little time: the next time / the least that holds a comparison."""
 
@@ -83,8 +77,7 @@ class StudyEvidence:
     def has_tried_baseline(self) -> bool:
         """Whether the run on one core was tried, though it may have failed."""
         return any(
-            self._is_baseline(trial.result) and not is_on_gpus(trial.result.plan)
-            for trial in self.trials
+            self._is_baseline(trial.result) and not trial.result.plan.gpus for trial in self.trials
         )
 
     def _baselines(self, *, on_gpus: bool) -> list[TrialResult]:
@@ -92,7 +85,7 @@ class StudyEvidence:
             trial.result
             for trial in self.trials
             if self._is_baseline(trial.result) and trial.result.outcome.has_times
-            if is_on_gpus(trial.result.plan) is on_gpus
+            if bool(trial.result.plan.gpus) is on_gpus
         ]
 
     def _is_baseline(self, result: TrialResult) -> bool:
@@ -114,7 +107,7 @@ class StudyEvidence:
             result = trial.result
             if not result.role.is_for_choice or result.role is Role.BASELINE:
                 continue
-            if result.plan.strategy != strategy or is_on_gpus(result.plan) is not on_gpus:
+            if result.plan.strategy != strategy or bool(result.plan.gpus) is not on_gpus:
                 continue
             before = thorough.get(result.plan)
             if result.outcome.has_times and _turns(result) >= (_turns(before) if before else 1):
@@ -132,7 +125,7 @@ class StudyEvidence:
         Each search of a study times the baseline anew, in rounds of its own numbers. ``None`` where
         the baseline is on another kind of device.
         """
-        on_gpus = is_on_gpus(result.plan)
+        on_gpus = bool(result.plan.gpus)
         known = self._baselines(on_gpus=on_gpus)
         same = [t.result for t in self.trials if t.result.plan == result.plan]
         paired = compare_pairs(
@@ -247,7 +240,7 @@ class TrainingEvidence:
     @property
     def uses_gpus(self) -> bool:
         """Whether a host trains on GPUs."""
-        return any(is_on_gpus(host.plan) for host in self.record.hosts)
+        return any(host.plan.gpus for host in self.record.hosts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ def _changed(plan: Plan) -> list[str]:
     for name in (*known, *others):
         value = getattr(plan, name)
         said.append(texts.get(f"{name}={value}", texts.get(name, f"{name}={value}")).format(value))
-    if set(plan.devices) != {"cpu"}:
+    if plan.gpus:
         said.append(",".join(plan.devices))
     options = {**plan.options}
     if options.pop(OWN_SETTINGS, False):

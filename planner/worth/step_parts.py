@@ -55,7 +55,7 @@ def split_step(
         )
         parts.append(waited)
     # Limits of GPUs are not probed.
-    if facts is not None and speeds is not None and set(plan.devices) == {"cpu"}:
+    if facts is not None and speeds is not None and not plan.gpus:
         busy_s = step_s - sum(part.time_s for part in parts)
         parts += [_at_most(busy_s, floor) for floor in _find_floors(plan, facts, speeds)]
     rest_s = step_s - sum(part.time_s for part in parts)
