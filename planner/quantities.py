@@ -1,4 +1,4 @@
-"""Counts, values and durations as text and in JSON, and durations read from the command line."""
+"""Counts, values and durations as text, JSON and CSV, and durations read from the command line."""
 
 from __future__ import annotations
 
@@ -101,6 +101,13 @@ def interval_json(
         return None
     document = {"median": interval.median, "ci_low": interval.low, "ci_high": interval.high}
     return document | {"samples": interval.count} if with_samples else document
+
+
+def interval_cells(name: str, interval: Interval | None) -> dict[str, float]:
+    """Give an interval as cells of three columns of CSV; none where it is not known."""
+    if interval is None:
+        return {}
+    return {name: interval.median, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def with_ends(value: float, low: float, high: float) -> str:

@@ -8,11 +8,10 @@ from statistics import median
 from planner.peer_runs.comparer import SETTING_WORDS
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult, TimeParts
-from planner.quantities import format_count, format_interval, format_range
+from planner.quantities import format_count, format_interval, format_range, interval_cells
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
 from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
-from probes.timing import Interval
 
 _NOT_MEASURED = "-"
 
@@ -135,7 +134,7 @@ def comparison_csv(found: Comparison) -> str:
     """Give a line for each peer, and one for ours."""
     own = {
         "peer": "ours",
-        **_interval_cells("samples_per_s", found.samples_per_s),
+        **interval_cells("samples_per_s", found.samples_per_s),
         **_part_cells(found.parts),
         "start_s": median(found.start_s) if found.start_s else None,
     }
@@ -146,8 +145,8 @@ def comparison_csv(found: Comparison) -> str:
             "version": result.version,
             "processes": result.processes,
             "threads_per_process": result.threads,
-            **_interval_cells("samples_per_s", result.samples_per_s),
-            **_interval_cells("ours_per_peer", result.ratio),
+            **interval_cells("samples_per_s", result.samples_per_s),
+            **interval_cells("ours_per_peer", result.ratio),
             "rounds": len(result.rounds),
             **_part_cells(result.parts),
             "start_s": median(result.start_s) if result.start_s else None,
@@ -157,12 +156,6 @@ def comparison_csv(found: Comparison) -> str:
     ]
     data = "generated" if found.is_generated else None
     return render_csv([{**row, "data": data} for row in (own, *rows)], _FIELDS)
-
-
-def _interval_cells(name: str, interval: Interval | None) -> dict[str, float | None]:
-    if interval is None:
-        return {}
-    return {name: interval.median, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _part_cells(parts: TimeParts) -> dict[str, float | None]:

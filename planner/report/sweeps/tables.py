@@ -12,6 +12,7 @@ from planner.quantities import (
     format_number,
     format_range,
     format_value,
+    interval_cells,
     interval_json,
 )
 from planner.report.hardware import describe_hardware
@@ -28,7 +29,6 @@ from planner.sweeps.findings import (
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord
 from planner.trials.result import Outcome
 from probes import codec
-from probes.timing import Interval
 
 _SWEEPS = (
     Column(key="id", title="ID", right=True),
@@ -181,10 +181,11 @@ def _record(sweep: StoredSweep, one: PointFigures) -> Mapping[str, object]:
         "devices": setting.label,
         "plan_id": setting.plan_id,
         "outcome": str(point.outcome),
-        **_columns("epoch_s", one.epoch_s, one.rough_epoch_s),
+        "epoch_s": one.rough_epoch_s,
+        **interval_cells("epoch_s", one.epoch_s),
         "turns": None if point.measurement is None else len(point.measurement.samples_s),
-        **_columns("speedup", one.speedup),
-        **_columns("accuracy", one.accuracy),
+        **interval_cells("speedup", one.speedup),
+        **interval_cells("accuracy", one.accuracy),
         "test_loss": one.loss,
         "train_loss": None if epoch is None else epoch.train_loss,
         "start_s": point.start_s,
@@ -193,14 +194,6 @@ def _record(sweep: StoredSweep, one: PointFigures) -> Mapping[str, object]:
         "reason": point.reason,
         "data": "generated" if sweep.record.is_generated else sweep.record.data,
     }
-
-
-def _columns(
-    name: str, interval: Interval | None, rough: float | None = None
-) -> dict[str, float | None]:
-    if interval is None:
-        return {name: rough, f"{name}_low": None, f"{name}_high": None}
-    return {name: interval.median, f"{name}_low": interval.low, f"{name}_high": interval.high}
 
 
 def _point_json(sweep: StoredSweep, one: PointFigures) -> dict[str, Any]:
