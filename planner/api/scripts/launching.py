@@ -50,7 +50,6 @@ from planner.scripts.naming import (
 )
 from planner.scripts.plan_check import check_script_plan
 from planner.store import Store
-from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 from probes.node import probe
@@ -211,8 +210,6 @@ def launch_script(
     host = TrainingHost(host=node, plan_id=stored.id, plan=stored.plan, plan_samples_per_s=rate)
     name = script_name(prepared.program.arguments)  # may be another command than was tuned
     training_id = begin_row(name, [host], rate, db, listener)
-    if training_id is not None:
-        listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:

@@ -54,7 +54,6 @@ from planner.scripts.naming import (
     script_name,
 )
 from planner.store import Store
-from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
 
@@ -220,8 +219,6 @@ def launch_on_hosts(
         for one in prepared.hosts
     ]
     training_id = begin_row(prepared.name, hosts, prepared.bound_samples_per_s, db, listener)
-    if training_id is not None:
-        listener(TrainingRecorded(training_id=training_id))
     began = time.monotonic()
     first = prepared.hosts[0]
     state, message, counted = TrainingStatus.FAILED, "it ended early", None

@@ -17,6 +17,7 @@ from planner.errors import PlannerError
 from planner.plans.stored_plan import utc_now
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.store import Store, find_hazard
+from planner.trainings.recorder import TrainingRecorded
 from planner.trials.reports import Listener
 
 _BEAT_S = 10.0
@@ -38,7 +39,7 @@ def begin_row(
         hosts: With their plans.
         samples_per_s: That is expected.
         db: Database.
-        listener: Is told where that cannot be written.
+        listener: Receives its `TrainingRecorded`, and warnings.
     """
     record = TrainingRecord(
         started_at=utc_now(),
@@ -57,10 +58,13 @@ def begin_row(
         if (hazard := find_hazard(db)) is not None:
             listener(Warned(message=hazard))
         with Store.open(db, create=False) as store:
-            return store.trainings.add(record).id
+            training_id = store.trainings.add(record).id
     except PlannerError as error:
         listener(Warned(message=f"this training is not recorded: {error}"))
         return None
+    if training_id is not None:
+        listener(TrainingRecorded(training_id=training_id))
+    return training_id
 
 
 @contextmanager
