@@ -40,6 +40,11 @@ class Cell:
         )
 
     @classmethod
+    def of(cls, interval: Interval | None, why: str) -> Cell:
+        """Give a measured value, or why there is none."""
+        return cls.lacking(why) if interval is None else cls.measured(interval)
+
+    @classmethod
     def published(cls, value: float | None) -> Cell:
         """Give a figure of a paper, ``None`` where it was not found."""
         if value is None:

@@ -89,10 +89,7 @@ class WorkerSweep:
     def _figures(self, one: PointFigures) -> Mapping[str, Cell]:
         if one.point.outcome is not Outcome.OK:
             return {"rate": Cell.lacking(one.point.reason or str(one.point.outcome))}
-        rate, time, target = self._rate(one), self._time(one), self.target
-        cells = {
-            "rate": Cell.lacking("too few turns counted") if rate is None else Cell.measured(rate)
-        }
+        cells = {"rate": Cell.of(self._rate(one), "too few turns counted")}
         if not begins_with_one_worker(self.sweep.record):
             sweep = f"sweep {self.sweep.record.id} has no setting with one worker"
             cells["scaling"] = Cell.lacking(f"{sweep}: ddlplan report --measure")
@@ -100,11 +97,9 @@ class WorkerSweep:
             cells["scaling"] = Cell.measured(one.speedup)
         elif one.point.setting:
             cells["scaling"] = Cell.lacking(why_no_speedup(self.sweep, one.point))
-        if target is not None:
+        if (target := self.target) is not None:
             cells["target"] = Cell.counted(100 * target)
-        cells["time"] = (
-            Cell.lacking(self._why_no_time(one)) if time is None else Cell.measured(time)
-        )
+        cells["time"] = Cell.of(self._time(one), self._why_no_time(one))
         if one.accuracy is not None:
             cells["accuracy"] = Cell.measured(one.accuracy.scaled(100))
         return cells

@@ -221,7 +221,7 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
     for group in groups:
         place, line = group.place, group.place.line
         one, target = find_one_worker(groups, place), targets.get(group.place.line)
-        rate, time = group.rate, group.time(target)
+        rate = group.rate
         assert rate is not None  # others are in no group
         row = {
             "machine": Cell(text=line.machine),
@@ -233,9 +233,7 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
             "hosts": Cell.counted(place.hosts),
             "trainings": Cell.counted(len(group.trainings)),
             "rate": Cell.measured(rate),
-            "time": Cell.lacking(_why_no_time(group, target))
-            if time is None
-            else Cell.measured(time),
+            "time": Cell.of(group.time(target), _why_no_time(group, target)),
             "accuracy": Cell.lacking("no epoch was validated"),
         }
         if one is None or one.rate is None:

@@ -209,19 +209,16 @@ def _figures(
         return {"ours": Cell.lacking(_why_not(held, study, setting, on_gpus=on_gpus))}
     rate = result.throughput_samples_per_s()
     assert rate is not None  # it has times
-    ours = _epoch_cell(study, rate) if setting.is_baseline else _speedup_cell(study, result)
+    if setting.is_baseline:
+        ours = _epoch_cell(study, rate)
+    else:
+        why = "its study has no baseline on the same kind of device"
+        ours = Cell.of(study.speedup(result), why)
     return {
         "ours": ours,
         "rate": Cell.measured(rate),
         "plan": Cell(text=describe_plan(result.plan)),
     }
-
-
-def _speedup_cell(study: StudyEvidence, result: TrialResult) -> Cell:
-    speedup = study.speedup(result)
-    if speedup is None:
-        return Cell.lacking("its study has no baseline on the same kind of device")
-    return Cell.measured(speedup)
 
 
 def _epoch_cell(study: StudyEvidence, rate: Interval) -> Cell:

@@ -139,11 +139,7 @@ def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
 def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     if one.point.outcome is not Outcome.OK:
         return {"epoch": Cell.lacking(one.point.reason or str(one.point.outcome))}
-    cells = {
-        "epoch": Cell.lacking("too few turns counted")
-        if one.epoch_s is None
-        else Cell.measured(one.epoch_s)
-    }
+    cells = {"epoch": Cell.of(one.epoch_s, "too few turns counted")}
     if one.speedup is not None:
         cells["speedup"] = Cell.measured(one.speedup)
     elif one.point.setting:
