@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,11 @@ class UsageCurve:
 
     maximum: tuple[float | None, ...]
     """The largest of the samples that the point stands for; there is one a second at most."""
+
+    def lasting(self, time_s: Sequence[float]) -> list[tuple[float, float]]:
+        """Give each known mean with the seconds that its point covers; points end at ``time_s``."""
+        lengths = (later - earlier for earlier, later in pairwise((0.0, *time_s)))
+        return [(v, s) for v, s in zip(self.mean, lengths, strict=True) if v is not None and s > 0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

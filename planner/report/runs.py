@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from math import isfinite
 
 from launch.noise_scale.estimate import NoiseScale
@@ -257,14 +256,10 @@ def mean_use(usage: Mapping[str, HostUsage]) -> dict[str, str]:
     """
     used = [use for use in usage.values() if use.time_s]
     facts: dict[str, str] = {}
-    for name, quantity, text in _SUMMED_USE:
-        means = [v for use in used if (v := _mean(use, getattr(use, quantity))) is not None]
-        if used and len(means) == len(used):
-            facts[name] = text(sum(means))
-    for name, quantity, text in _MOST_USE:
-        most = [v for use in used if (v := _maximum(getattr(use, quantity))) is not None]
-        if used and len(most) == len(used):
-            facts[name] = text(sum(most))
+    for name, value_of, text in _SUMMED_USE:
+        known = [value for use in used if (value := value_of(use)) is not None]
+        if used and len(known) == len(used):
+            facts[name] = text(sum(known))
     for name, quantity in _WAITS:
         waits = [v for use in used if (v := _mean(use, getattr(use, quantity))) is not None]
         if waits:
@@ -276,8 +271,7 @@ def _mean(use: HostUsage, curve: UsageCurve | None) -> float | None:
     """Give the mean of a curve over the time in which it is known."""
     if curve is None:
         return None
-    lengths = (later - earlier for earlier, later in pairwise((0.0, *use.time_s)))
-    known = [(v, s) for v, s in zip(curve.mean, lengths, strict=True) if v is not None and s > 0]
+    known = curve.lasting(use.time_s)
     whole_s = sum(length_s for _, length_s in known)
     return sum(value * length_s for value, length_s in known) / whole_s if whole_s else None
 
@@ -339,15 +333,14 @@ def _bytes(value: float | None) -> str:
     return "" if value is None else format_bytes(round(value))
 
 
+_ValueOf = Callable[[HostUsage], float | None]
 _TextOf = Callable[[float | None], str]
-_SUMMED_USE: tuple[tuple[str, str, _TextOf], ...] = (
-    ("cores in use", "busy_cores", _decimal),
-    ("cores waiting for a disk", "io_wait_cores", _decimal),
-    ("received a second", "received_bytes_per_s", _bytes),
-    ("sent a second", "sent_bytes_per_s", _bytes),
-)
-_MOST_USE: tuple[tuple[str, str, _TextOf], ...] = (
-    ("memory, at most", "memory_bytes", _bytes),
-    ("threads, at most", "threads", _whole),
+_SUMMED_USE: tuple[tuple[str, _ValueOf, _TextOf], ...] = (
+    ("cores in use", lambda use: _mean(use, use.busy_cores), _decimal),
+    ("cores waiting for a disk", lambda use: _mean(use, use.io_wait_cores), _decimal),
+    ("received a second", lambda use: _mean(use, use.received_bytes_per_s), _bytes),
+    ("sent a second", lambda use: _mean(use, use.sent_bytes_per_s), _bytes),
+    ("memory, at most", lambda use: _maximum(use.memory_bytes), _bytes),
+    ("threads, at most", lambda use: _maximum(use.threads), _whole),
 )
 _WAITS = (("waiting for input", "input_wait"), ("waiting for gradients", "sync_wait"))

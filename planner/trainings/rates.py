@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
@@ -56,12 +55,7 @@ def _stretch_rates(use: HostUsage) -> Iterator[float]:
     """Give the mean rate of each stretch, those with the workers' warm-up left out."""
     if use.samples_per_s is None:
         return
-    lengths = [later - earlier for earlier, later in pairwise((0.0, *use.time_s))]
-    known = [
-        (rate, length_s)
-        for rate, length_s in zip(use.samples_per_s.mean, lengths, strict=True)
-        if rate is not None and length_s > 0
-    ]
+    known = use.samples_per_s.lasting(use.time_s)
     whole_s = sum(length_s for _, length_s in known)
     stretch_s = max(_STRETCH_S, whole_s / _MOST_STRETCHES)
     found: list[float] = []
