@@ -8,6 +8,7 @@ from typing import Annotated
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
+    AllowStale,
     AsCsv,
     AsJson,
     CaseName,
@@ -16,12 +17,12 @@ from planner.cli.options import (
     DataFolder,
     HostFile,
     Html,
+    MaybePlan,
     Mpirun,
     NoWait,
     Seed,
     SshConfig,
     option,
-    plan_option,
     what_option,
 )
 from planner.cli.values import (
@@ -101,12 +102,8 @@ def compare(
             "--step-limit", help_="Time in which a peer must make a step.", metavar="DURATION"
         ),
     ] = "120s",
-    plan: Annotated[
-        int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
-    ] = None,
-    allow_stale: Annotated[
-        bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
-    ] = False,
+    plan: MaybePlan = None,
+    allow_stale: AllowStale = False,
     hosts: HostFile = None,
     ssh_config: SshConfig = None,
     mpirun: Mpirun = None,

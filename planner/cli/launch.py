@@ -11,11 +11,13 @@ from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
     AllowRoot,
+    AllowStale,
     AsJson,
     CaseSettings,
     Database,
     DataFolder,
     HostFile,
+    MaybePlan,
     MaybeTuned,
     Mpirun,
     Seed,
@@ -51,9 +53,7 @@ def launch(
     epochs: Annotated[
         int, what_option("--epochs", help_="Epochs to train.", metavar="N", min=1)
     ] = 1,
-    plan: Annotated[
-        int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
-    ] = None,
+    plan: MaybePlan = None,
     global_batch: Annotated[
         int | None,
         plan_option(
@@ -78,9 +78,7 @@ def launch(
             metavar="HOW",
         ),
     ] = None,
-    allow_stale: Annotated[
-        bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
-    ] = False,
+    allow_stale: AllowStale = False,
     checkpoint: Annotated[
         Path | None,
         faults_option(

@@ -122,6 +122,12 @@ Seed = Annotated[
         max=2**32 - 1,  # the sampler of the search takes no more bits
     ),
 ]
+MaybePlan = Annotated[
+    int | None, plan_option("--plan", help_="Number of a stored plan.", metavar="ID")
+]
+AllowStale = Annotated[
+    bool, plan_option("--allow-stale", help_="Use a plan of other hardware or software.")
+]
 NoWait = Annotated[
     bool, option("--no-wait", help_="End (exit code 7) where something else is timed or trains.")
 ]
