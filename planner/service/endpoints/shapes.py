@@ -20,6 +20,7 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord
 from planner.records.usage_record import HostUsage
+from planner.report.output import SCHEMA_VERSION
 from planner.service.endpoints.job_options import JobOptions
 from planner.sweeps.sweep_record import SweepRecord
 from planner.worth.batch_advice import BatchAdvice
@@ -229,18 +230,18 @@ TOGETHER = fields(
 SUMMARY = fields(name=TEXT, summary=TEXT)
 NOTHING: Shape = {"type": "object", "additionalProperties": False}
 REMOVED = fields(id=WHOLE)
-ERROR = fields(
-    schema_version={"const": 1},
-    command=TEXT,
-    warnings=many(TEXT),
-    error=fields(code=WHOLE, kind=TEXT, message=TEXT),
-)
+_HEAD: dict[str, Shape] = {
+    "schema_version": {"const": SCHEMA_VERSION},
+    "command": TEXT,
+    "warnings": many(TEXT),
+}
+ERROR = fields(**_HEAD, error=fields(code=WHOLE, kind=TEXT, message=TEXT))
 
 
 def document(data: Shape, *, is_list: bool) -> Shape:
     """Describe an answer with its data."""
     more: dict[str, Shape] = {"next": maybe(TEXT)} if is_list else {}
-    return fields(schema_version={"const": 1}, command=TEXT, warnings=many(TEXT), data=data, **more)
+    return fields(**_HEAD, data=data, **more)
 
 
 @cache

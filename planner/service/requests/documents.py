@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from planner.report.output import SCHEMA_VERSION
 from probes import codec
 
-SCHEMA_VERSION = 1
 CHALLENGE = {b"www-authenticate": b'Bearer realm="ddlplan"'}
 """Header of an answer to whoever has no token."""
 
