@@ -100,16 +100,24 @@ class Endpoint:
     answer: Callable[[Values], Found]
     shape: Shape
     parameters: Sequence[Parameter] = ()
-    is_list: bool = False
-    is_action: bool = False
     body: Shape | None = None
-    """Of an action."""
+    """Of an action; ``None`` where it changes nothing."""
 
     has_key: bool = False
     """Whether a request may name itself by a key, so that it is done once."""
 
     status: int = 200
     """Of an answer that is no error."""
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its answer is a list, of which a part may be given."""
+        return "items" in self.shape
+
+    @property
+    def is_action(self) -> bool:
+        """Whether it changes something."""
+        return self.body is not None
 
     @property
     def method(self) -> str:

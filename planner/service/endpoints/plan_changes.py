@@ -30,7 +30,6 @@ def plan_change_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Store a plan, from what /plans/{id}/export gives or plans export writes.",
             answer=import_plan,
             shape=shapes.PLAN,
-            is_action=True,
             body=shapes.by_name(shapes.ANYTHING),
             status=201,
         ),
@@ -40,7 +39,6 @@ def plan_change_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Remove a plan; its trials stay.",
             answer=remove_plan,
             shape=shapes.REMOVED,
-            is_action=True,
             body=shapes.NOTHING,
         ),
     ]

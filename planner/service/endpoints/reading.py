@@ -135,7 +135,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="All machines with what was measured of them, by name; never in parts.",
             answer=lambda _: Found(data=machines.find(db=db)),
             shape=many(of(MachineRecord)),
-            is_list=True,
         ),
         Endpoint(
             path="/machines/{id}",
@@ -151,7 +150,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=study_list,
             shape=many(of(StudyRecord)),
             parameters=(_USE_CASE, _NODE, *PAGED),
-            is_list=True,
         ),
         Endpoint(
             path="/studies/{id}",
@@ -167,7 +165,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=trial_list,
             shape=many(shapes.TRIAL),
             parameters=PAGED,
-            is_list=True,
         ),
         Endpoint(
             path="/trials",
@@ -176,7 +173,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=trial_list,
             shape=many(shapes.TRIAL),
             parameters=(_USE_CASE, _NODE, *PAGED),
-            is_list=True,
         ),
         Endpoint(
             path="/plans",
@@ -185,7 +181,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=plan_list,
             shape=many(shapes.PLAN),
             parameters=(_USE_CASE, _NODE, *PAGED),
-            is_list=True,
         ),
         Endpoint(
             path="/plans/compare",
@@ -234,7 +229,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
                 ),
                 *PAGED,
             ),
-            is_list=True,
         ),
         Endpoint(
             path="/trainings/{id}",
@@ -257,7 +251,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             answer=sweep_list,
             shape=many(shapes.SWEEP),
             parameters=(_USE_CASE, *PAGED),
-            is_list=True,
         ),
         Endpoint(
             path="/sweeps/{id}",
@@ -275,7 +268,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about=f"The latest {MOST_PER_PAGE} measurements of networks, never in parts.",
             answer=network_list,
             shape=many(shapes.NETWORK),
-            is_list=True,
         ),
         Endpoint(
             path="/hosts",
@@ -295,7 +287,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Use cases that this server may tune and train.",
             answer=lambda _: Found(data=_use_cases(settings)),
             shape=many(shapes.SUMMARY),
-            is_list=True,
         ),
         Endpoint(
             path="/strategies",
@@ -303,7 +294,6 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Parallel strategies.",
             answer=lambda _: Found(data=_summaries(strategy_summaries())),
             shape=many(shapes.SUMMARY),
-            is_list=True,
         ),
     ]
 
