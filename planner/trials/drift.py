@@ -24,6 +24,15 @@ _PRIOR_ROUNDS = 12
 
 _TRIMMED_PASSES = 20
 
+_HUBER_PASSES, _FAR, _LEAST_SPREAD = 20, 1.345, 0.01
+"""Fits in which outliers are brought nearer, standard deviations from which on a turn is one (so
+that without any the fit is as sure as 95 % of the turns), and the least that is taken for one."""
+
+_OF_NORMAL = 1.4826
+"""Standard deviation of a normal distribution / the median of its absolute values."""
+
+_EXACT = 1e-9
+
 _FEW = 3
 """Turns from which on their own spread is an interval."""
 
@@ -92,8 +101,9 @@ def _fit(
 ) -> tuple[dict[Plan, float], dict[int, float]]:
     """Fit the time of a turn as that of its plan times that of its round, by least squares.
 
-    Only a chain of others may connect two plans of a race, as one incumbent follows another: fits
-    of plans and rounds in alternation hardly get along it. They do no more than trim.
+    One turn that took much longer hardly counts. Only a chain of others may connect two plans of a
+    race, as one incumbent follows another: fits of plans and rounds in alternation hardly get along
+    it. They do no more than trim.
 
     Returns:
         Logarithms of the time per sample by plan, and of the machine's slowness by round, whose
@@ -109,8 +119,14 @@ def _fit(
     plan_of = np.repeat(np.arange(len(plans)), [len(turns[plan]) for plan in plans])
     round_of = np.searchsorted(numbers, [number for plan in plans for number in turns[plan]])
     levels = np.array([median(turns[plan].values()) for plan in plans])
-    levels += _find_shifts(plan_of, round_of, log_s - levels[plan_of])
     drift = np.zeros(len(numbers))
+    among_others = _invert(plan_of, round_of)
+    for _ in range(_HUBER_PASSES if plans else 0):
+        rest = log_s - levels[plan_of]
+        slower = np.bincount(plan_of, rest - _means(round_of, rest)[round_of])
+        levels += among_others @ slower
+        drift = _means(round_of, log_s - levels[plan_of])
+        log_s = _without_outliers(log_s, levels[plan_of] + drift[round_of])
     for _ in range((_TRIMMED_PASSES if trimmed else 1) if plans else 0):
         drift = _means(round_of, log_s - levels[plan_of])
         drift -= np.median(drift)
@@ -121,26 +137,35 @@ def _fit(
     )
 
 
-def _find_shifts(
-    plan_of: NDArray[np.intp], round_of: NDArray[np.intp], rest: NDArray[np.float64]
+def _without_outliers(
+    log_s: NDArray[np.float64], expected: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Find by how much plans are slower than assumed, rounds being as slow as their turns say.
+    """Bring turns that are far from what is expected as near as others are.
 
-    The normal equations without the rounds, solved with the smallest shifts: races without a common
-    round keep their level.
+    One that took twice as long tells nothing of its plan. Source: Huber, "Robust estimation of a
+    location parameter", 1964.
+    """
+    rest = log_s - expected
+    off = np.abs(rest[np.abs(rest) > _EXACT])  # a plan alone in its rounds is where it is expected
+    spread = max(_LEAST_SPREAD, _OF_NORMAL * float(np.median(off))) if len(off) else _LEAST_SPREAD
+    return np.asarray(expected + np.clip(rest, -_FAR * spread, _FAR * spread), dtype=np.float64)
+
+
+def _invert(plan_of: NDArray[np.intp], round_of: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Invert the normal equations of plans, without the rounds, which are as slow as turns say.
+
+    What it gives are the smallest shifts: races without a common round keep their level.
 
     Args:
         plan_of: Number of each turn's plan.
         round_of: Number of its round.
-        rest: Logarithm of its time, less what its plan is assumed to take.
     """
-    if not len(rest):
-        return rest
+    if not len(plan_of):
+        return np.zeros((0, 0))
     seen = np.zeros((plan_of.max() + 1, round_of.max() + 1))
     seen[plan_of, round_of] = 1.0
     among_others = np.diag(seen.sum(axis=1)) - (seen / seen.sum(axis=0)) @ seen.T
-    slower = np.bincount(plan_of, rest - _means(round_of, rest)[round_of])
-    return np.asarray(np.linalg.lstsq(among_others, slower, rcond=None)[0], dtype=np.float64)
+    return np.asarray(np.linalg.pinv(among_others, hermitian=True), dtype=np.float64)
 
 
 def _means(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from statistics import fmean
+from statistics import median
 
 from threadpoolctl import threadpool_limits
 
@@ -200,9 +200,8 @@ class RunningTrials:
         speedup, batch = None, entrant.plan.node_batch
         logs = [] if entrant is first else self.pair_logs(first, entrant)
         if logs and math.isfinite(sure := self.noise.half_width(len(logs))):
-            ahead = fmean(logs)
-            low, median, high = (math.exp(ahead + side) for side in (-sure, 0.0, sure))
-            speedup = Interval(median=median, low=low, high=high, count=len(logs))
+            low, middle, high = (math.exp(median(logs) + side) for side in (-sure, 0.0, sure))
+            speedup = Interval(median=middle, low=low, high=high, count=len(logs))
         return ContenderStanding(
             plan=entrant.plan,
             throughput_samples_per_s=batch / entrant.step_s if entrant.turns_s else None,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
+from statistics import median
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
@@ -205,7 +205,7 @@ class Tuner:
                 else:
                     staying.append(challenger)
                 continue
-            ahead, error = fmean(logs), self._trials.noise.deviation / math.sqrt(len(logs))
+            ahead = median(logs)  # of four, a mean would let one turn that took long decide
             self._trials.noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._trials.noise.half_width(len(logs))
             doubt = _UNLIKELY if len(logs) >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
@@ -214,10 +214,10 @@ class Tuner:
                 slower = 100 * (math.exp(-ahead) - 1)
                 reason = f"{slower:.0f} % more time per sample than the best plan beside it"
                 self._trials.leave(challenger, Outcome.SLOWER, reason, search=search)
-            elif ahead - sure > 0 or (is_over and ahead > 0):
+            elif (len(logs) >= LEAST_ROUNDS and ahead > sure) or (is_over and ahead > 0):
                 self._trials.leave(incumbent, search=search)
                 incumbent = challenger
-            elif is_over or ahead + doubt * error < 0:
+            elif is_over or ahead < -doubt * self._trials.noise.deviation / math.sqrt(len(logs)):
                 self._trials.leave(challenger, search=search)
             else:
                 staying.append(challenger)

@@ -46,6 +46,17 @@ def test_disturbed_turns_do_not_make_a_plan_slower_where_others_are_left():
     assert math.exp(slow - fast) == pytest.approx(2.0)
 
 
+def test_one_turn_that_took_twice_as_long_hardly_moves_those_that_only_raced_beside_it():
+    """The story: the first of two plans had one such turn, and the second seemed 6 % faster than
+    the plans of earlier rounds, where it was 11 % slower."""
+    quiet = [1.0, 1.02, 0.99, 1.01, 0.98, 1.0, 1.02, 0.99, 1.01, 0.98]
+    first = dict(enumerate(quiet))
+    first[8] *= 2
+    later = {n: 2 * 1.11 * quiet[n] * (1 + 0.02 * (-1) ** n) for n in (6, 7, 8, 9)}
+    levels = list(fit_log_times([turns(1, first), turns(2, later)]).values())
+    assert math.exp(levels[1] - levels[0]) == pytest.approx(1.11, rel=0.03)
+
+
 def test_drift_of_the_machine_is_learned_from_its_rounds():
     steady = [turns(1, dict.fromkeys(range(500), 1.0))]
     wandering = [turns(1, {number: 1.0 + 0.3 * (number % 2) for number in range(500)})]
