@@ -55,7 +55,7 @@ class _Choice:
     """The largest expected improvement, as a part of the time."""
 
     fastest: Plan | None = None
-    """The plan that is expected to be the fastest."""
+    """The untried plan that is expected to be the fastest."""
 
     lead: float = 0.0
     """By which part of the time it is expected to be ahead of the best plan that was tried."""

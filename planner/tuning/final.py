@@ -98,8 +98,7 @@ class Final:
     def _expected_fastest(self, search: PlanSearch, best: Plan) -> Plan | None:
         """Give the untried plan that is expected to be faster than all, if there is time for it.
 
-        To try it takes no longer than to race a second one that was: often it has a larger batch,
-        which the steps of smaller ones say enough of.
+        Often it has a larger batch, of which the steps of smaller ones say enough.
         """
         race, most_s = self._trials.race, _UNTRIED_SHARE * self._trials.remaining_s()
 

@@ -101,6 +101,19 @@ def test_best_plan_found_is_near_the_best_there_is(usual):
     assert 1 / usual.outcome.plan.throughput_samples_per_s.median < 1.02 * possible
 
 
+@pytest.mark.parametrize(
+    ("every", "lasts_s", "longer"), [(7, 0.5, 3.0), (11, 0.5, 3.0), (13, 0.9, 5.0)]
+)
+def test_steps_that_now_and_then_take_far_longer_hide_no_best_plan(
+    store, recorded, every, lasts_s, longer
+):
+    """The story: one such turn of the best plan made a slower one the leader, and the choice."""
+    recorded.drift = lambda now_s: longer if int(now_s / lasts_s) % every == 0 else 1.0
+    outcome = Search(store, recorded, replace(REQUEST, budget_s=60)).tune()
+    best_s = min(recorded.sample_s(plan) for _, plan in recorded.ran)
+    assert recorded.sample_s(outcome.plan.plan) < 1.02 * best_s
+
+
 def test_no_plan_is_searched_twice(usual):
     plans = usual.plans(Role.SEARCH)
     assert len(set(plans)) == len(plans) > 5
