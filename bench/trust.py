@@ -167,7 +167,7 @@ def _is_told_apart(start: StartContender, clock: Callable[[], float]) -> bool:
         race.run_round(entrants)
         logs = pair_logs(*(entrant.result() for entrant in entrants))
         noise.learn("pair", logs)
-        if abs(fmean(logs)) > noise.half_width(count):
+        if abs(median(logs)) > noise.half_width(count):
             return True
     return False
 
@@ -227,7 +227,7 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
             noise = PairNoise()
             logs = pair_logs(one, other)
             noise.learn("pair", logs)
-            wrong.append(abs(fmean(logs)) > noise.half_width(len(logs)))
+            wrong.append(abs(median(logs)) > noise.half_width(len(logs)))
             held.append(ratio.low <= 1 <= ratio.high)
             out.say(f"{number + 1:3}  {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})")
     return [

@@ -37,6 +37,10 @@ _TIGHTEST_AT = 0.5
 _ERROR = 0.05
 """Probability with which its interval may miss the truth."""
 
+_MEDIAN_WIDTH = math.sqrt(math.pi / 2)
+"""Standard deviation of the median of normal values over that of their mean, at most; of two values
+both are the same."""
+
 _LEAST_DEVIATION = 0.002
 START_DEVIATION = 0.004
 """Standard deviation of the logarithm of a plan's speed between two starts of its processes: where
@@ -175,11 +179,12 @@ class PairNoise:
         return max(_LEAST_DEVIATION, math.sqrt(self._squares / self._degrees))
 
     def half_width(self, pairs: int) -> float:
-        """Give the half width of an interval that holds however often one looks at it.
+        """Give the half width of an interval around the median of pairs, however often one looks.
 
-        With a probability of 95 % the mean of the first n pairs is within it of the truth, for
-        all n at once: Robbins' mixture of normal distributions, with a variance that is itself
-        learned. Infinite where so few pairs show nothing. Sources: Robbins, "Statistical methods
+        With a probability of 95 % the mean of the first n pairs is within a narrower one of the
+        truth, for all n at once: Robbins' mixture of normal distributions, with a variance that is
+        itself learned. The median, which one turn that took long does not decide, varies a little
+        more. Infinite where so few pairs show nothing. Sources: Robbins, "Statistical methods
         related to the law of the iterated logarithm", 1970; Lai, "On confidence sequences", 1976;
         Wang and Ramdas, "Anytime-valid t-tests", 2023, https://arxiv.org/abs/2310.03722.
         """
@@ -188,7 +193,8 @@ class PairNoise:
         if bound >= spread:
             return math.inf
         squares = max(self._squares, self._degrees * _LEAST_DEVIATION**2)
-        return math.sqrt(squares * (bound - 1) / (pairs * (1 - bound / spread)))
+        of_mean = math.sqrt(squares * (bound - 1) / (pairs * (1 - bound / spread)))
+        return of_mean * (_MEDIAN_WIDTH if pairs > 2 else 1.0)
 
 
 def pair_logs(slow: Timed, fast: Timed) -> list[float]:
