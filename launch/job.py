@@ -63,6 +63,10 @@ class Job:
 
     epochs: int = 1
 
+    case_digests: tuple[str, ...] = ()
+    """Of the use case when the plans were found; empty where they are not known. With another one
+    it was changed since, so that its loss is checked before it is trained."""
+
     networks: tuple[str, ...] = ()
     """Where the nodes reach one another, in CIDR form; empty for any way."""
 

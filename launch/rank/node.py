@@ -109,7 +109,9 @@ class Node:
             checkpoint_copy=str(self._directory.checkpoint_copy(self._node_job.host)),
         )
         onnx = self._job.onnx if self._rank == 0 else None
-        first = replace(task, purpose=Purpose.DESCRIBE, onnx=onnx)
+        first = replace(
+            task, purpose=Purpose.DESCRIBE, onnx=onnx, case_digests=self._job.case_digests
+        )
         with (
             ForkServerPool() if servers is None else nullcontext(servers) as fork_servers,
             UsageReporter(self._job, self._rank, self._send_report) as self._usage,

@@ -78,7 +78,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     )
     cost = measure_sample(case, model, datasets[0])  # imports what only a step does
     digest = digest_case(case, model, datasets, split_name(name)[1])
-    if task.plan is None:  # nothing is planned yet
+    if _is_unchecked(task, digest):
         for found, meant in find_lookalikes(getattr(case, "subject", case)).items():
             reporter.warning(f"{found} of {name} is never used: is {meant} meant?")
         for warning in getattr(case, "find_warnings", list)():  # of an adapter
@@ -118,6 +118,12 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         data=task.workload.data,
         read_s=time_reading(datasets[0], training),
     )
+
+
+def _is_unchecked(task: Task, digest: str) -> bool:
+    """Tell whether nothing is planned for a use case yet, or it was changed since."""
+    known = task.case_digests
+    return task.plan is None or (bool(known) and digest not in known)
 
 
 def _most_stages(layers: nn.Sequential | None) -> int:

@@ -252,22 +252,25 @@ def make_job(
     by_host = {plan.host: plan for plan in plans}
     shares = zip(prediction.hosts, prediction.batches, strict=True)
     nodes = [_node_job(by_host[host], share) for host, share in shares]
-    return _job(request, nodes, runs)
+    return _job(request, nodes, [by_host[host] for host in prediction.hosts], runs)
 
 
 def make_local_job(request: LaunchRequest, plan: NodePlan, runs: Path) -> Job:
     """Put a job of one node together: what the user asks for is its batch, however large."""
     batch = request.global_batch or plan.plan.node_batch
-    return _job(request, [_node_job(plan, batch)], runs)
+    return _job(request, [_node_job(plan, batch)], [plan], runs)
 
 
-def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
+def _job(
+    request: LaunchRequest, nodes: Sequence[NodeJob], plans: Sequence[NodePlan], runs: Path
+) -> Job:
     scaling = request.lr_scaling or _common_scaling(nodes)
     return Job(
         workload=request.workload,
         nodes=tuple(replace(node, plan=replace(node.plan, lr_scaling=scaling)) for node in nodes),
         noise_cost_limit=COST_LIMIT if request.measures_noise else None,
         run_directory=str(runs),
+        case_digests=_case_digests(plans),
         epochs=request.epochs,
         checkpoint=request.checkpoint,
         hang_timeout_s=request.hang_timeout_s,
@@ -278,6 +281,13 @@ def _job(request: LaunchRequest, nodes: Sequence[NodeJob], runs: Path) -> Job:
         keep_best=request.keep_best,
         onnx=None if request.onnx is None else str(request.onnx.absolute()),
     )
+
+
+def _case_digests(plans: Sequence[NodePlan]) -> tuple[str, ...]:
+    """Give the digests of the use case when plans were found; none where one is not known."""
+    found = [plan.stored.use_case_digest for plan in plans]
+    known = {digest for digest in found if digest is not None}
+    return () if None in found else tuple(sorted(known))
 
 
 def _common_scaling(nodes: Sequence[NodeJob]) -> str:

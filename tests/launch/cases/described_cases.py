@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import tiny_cases
 
@@ -13,12 +14,18 @@ from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 
 
-def described(case: type | str) -> list[Report]:
-    """Describe a use case, and give what is reported meanwhile, its facts last."""
+def described(case: type | str, **changes: Any) -> list[Report]:
+    """Describe a use case, and give what is reported meanwhile, its facts last.
+
+    Args:
+        case: The use case.
+        changes: Of the task.
+    """
     kind = getattr(tiny_cases, case) if isinstance(case, str) else case
     reads, writes = os.pipe()
     try:
-        task = Task(purpose=Purpose.DESCRIBE, workload=Workload(use_case=kind.__name__))
+        workload = Workload(use_case=kind.__name__)
+        task = Task(purpose=Purpose.DESCRIBE, workload=workload, **changes)
         facts = describe(task, adapt_use_case(kind, "tiny"), Reporter(writes))
     finally:
         os.close(writes)

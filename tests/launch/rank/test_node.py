@@ -126,6 +126,15 @@ def test_rank_that_is_on_another_host_trains_nothing(tmp_path):
     assert not (tmp_path / "weights.safetensors").exists()
 
 
+def test_use_case_that_was_changed_since_its_plan_was_found_is_checked_first(tmp_path):
+    job = replace(job_of("Raises", tmp_path), case_digests=("sha256:0",))
+    ended = ranks_of(job, 1, tmp_path)
+    assert ended.returncode != 0
+    assert any(
+        "the model or the loss fails on a batch of (float32 " in said for said in messages_of(ended)
+    )
+
+
 def test_folder_that_cannot_be_made_is_a_failure_of_that_node(tmp_path):
     """The story: a traceback of Python was all that was said, and no host."""
     (tmp_path / "runs").write_text("")

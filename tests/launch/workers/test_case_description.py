@@ -6,9 +6,11 @@ import pytest
 import tiny_cases
 import torch
 from described_cases import described
+from torch.nn import functional
 
 from launch.description.case_digest import digest_case
 from launch.errors import CheckpointError, UseCaseError
+from launch.plan import Plan
 from launch.reports import Warned
 from launch.use_cases._adapter import adapt_use_case
 
@@ -87,3 +89,25 @@ class ManySteps(tiny_cases.Sgd):
 def test_an_optimizer_that_evaluates_the_model_by_itself_is_refused_before_the_search():
     with pytest.raises(UseCaseError, match=r"optimizer LBFGS .*'closure'.*: use"):
         described(ManySteps)
+
+
+class BecameSum(tiny_cases.Sgd):
+    def loss(self, output, target):
+        return functional.cross_entropy(output, target, reduction="sum")
+
+
+PLAN = Plan(strategy="sequential", node_batch=8)
+
+
+def test_loss_of_a_use_case_that_was_changed_since_its_plan_was_found_is_checked_again():
+    """The story: a mean was made a sum after the search, and ``launch`` trained it with the stored
+    plan: other weights with each plan, without an error."""
+    digest = described(tiny_cases.Sgd)[-1].facts.digest
+    with pytest.raises(UseCaseError, match="It is a sum: return the mean"):
+        described(BecameSum, plan=PLAN, case_digests=(digest,))
+
+
+def test_loss_of_a_use_case_that_its_plan_was_found_with_is_not_checked_again():
+    """It takes the time of some steps, before each launch."""
+    digest = described(BecameSum, plan=PLAN)[-1].facts.digest
+    assert described(BecameSum, plan=PLAN, case_digests=("sha256:0", digest))[-1].facts

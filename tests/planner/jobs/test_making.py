@@ -88,6 +88,20 @@ def test_job_has_each_hosts_plan_with_its_share(both):
     assert codec.decode(codec.encode(job), Job, source="job") == job
 
 
+def test_job_knows_the_use_case_that_its_plans_were_found_with(both):
+    """Of plans of the first releases it is not known."""
+    known = [
+        replace(one, stored=replace(one.stored, use_case_digest=digest))
+        for one, digest in zip(both, ("sha256:b", "sha256:a"), strict=True)
+    ]
+    chosen = verdict_of(known, all_hosts=True).chosen
+    job = make_job(REQUEST, chosen, known, Path("/runs/1"))
+    assert job.case_digests == ("sha256:a", "sha256:b")
+    assert make_local_job(REQUEST, known[0], Path("/runs/1")).case_digests == ("sha256:b",)
+    mixed = [known[0], both[1]]
+    assert make_job(REQUEST, chosen, mixed, Path("/runs/1")).case_digests == ()
+
+
 @pytest.mark.parametrize(("measures_noise", "limit"), [(True, COST_LIMIT), (False, None)])
 def test_job_measures_the_noise_scale_unless_the_user_says_no(both, measures_noise, limit):
     request, chosen = replace(REQUEST, measures_noise=measures_noise), verdict_of(both).chosen
