@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from launch.system.durable_files import explain_os_error, make_folders, write_in_place
+from launch.system.durable_files import explain_os_error, make_folders, sync_folder, write_in_place
 from launch.system.log_part import MOST_LOG_BYTES, LogPart, read_log_part
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import RunDirectoryError
@@ -82,6 +82,7 @@ class JobFolder:
                 with suppress(FileExistsError):
                     path = jobs / name
                     path.mkdir(mode=0o700)
+                    sync_folder(jobs)
                     folder = JobFolder(path.absolute())
                     folder.log.touch(mode=0o600)
                     folder._write(folder._owner, JobOwner.of(record))

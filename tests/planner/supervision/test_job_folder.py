@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from training_samples import JOB
@@ -32,6 +33,23 @@ def test_nobody_else_can_read_it(folder):
     folder.write_exit(EXIT)
     assert folder.path.stat().st_mode & 0o777 == folder.path.parent.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in folder.path.iterdir()} == {0o600}
+
+
+def test_its_name_and_that_of_its_exit_record_are_on_the_disk(tmp_path, monkeypatch):
+    """The story: the content of the record was, and after a loss of power not the folder of it."""
+    synced, sync = set(), os.fsync
+
+    def record(file: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{file}").readlink())
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", record)
+    (tmp_path / "jobs").mkdir()
+    folder = JobFolder.create(RECORD, tmp_path / "jobs")
+    assert tmp_path / "jobs" in synced
+    synced.clear()
+    folder.write_exit(EXIT)
+    assert folder.path in synced
 
 
 def test_jobs_of_two_databases_with_one_number_have_folders_of_their_own(folder):
