@@ -13,7 +13,7 @@ from planner.report.figures.plan_figures import plan_figures
 from planner.report.page.document import facts_html, page_document
 from planner.report.plan_line import describe_plan
 from planner.report.plans import plan_facts
-from planner.report.worth import worth_sentences
+from planner.report.worth import worth_facts, worth_sentences
 from planner.scripts.naming import describe_trained
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import PlanWorth
@@ -36,6 +36,9 @@ def plan_page(
     sentences += [] if cost is None else input_lines(cost)
     said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in sentences)
     figures = figures_html(plan_figures(stored, worth), "figure")
+    known = [] if worth is None else worth_facts(worth)
+    untried = [text for name, text in known if name == "not tried"]
+    figures += "".join(f'<p class="soft">Not tried: {escaped(text)}.</p>' for text in untried)
     facts = facts_html(plan_facts(stored, reasons, trials))
     return page_document(
         title,

@@ -18,6 +18,7 @@ from planner.input_cost.epochs import InputCost
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.report.page.files import check_page, write_page
 from planner.report.page.plan import plan_page
+from planner.report.worth import worth_facts
 from planner.worth.batch_advice import MeasuredNoise
 from planner.worth.worth import assess
 from probes.hardware import DataSpeed
@@ -60,6 +61,13 @@ def test_other_batches_and_the_cost_of_the_input_are_on_it_as_in_the_text():
     for choice in worth.batches.choices:
         assert f"<td>{choice.node_batch}</td>" in page
     assert "data: /mnt/data on nfs4, epoch 1 takes 2m 40s, a late one 1m 20s" in page
+
+
+def test_settings_that_were_not_tried_are_on_it_as_in_the_text():
+    """The story: the page lacked them alone of all that ``plans show`` prints."""
+    (untried,) = [text for name, text in worth_facts(WORTH) if name == "not tried"]
+    assert "fused_optimizer false" in untried
+    assert f"Not tried: {untried}." in PAGE
 
 
 def test_colours_are_for_light_and_for_dark():
