@@ -71,7 +71,12 @@ def tune(
         ),
     ] = 10,
     budget: Annotated[
-        str, search_option("--budget", help_="Time to search: 90, 90s, 5m, 1h.", metavar="DURATION")
+        str,
+        search_option(
+            "--budget",
+            help_="Time to search, loading a use case and its data apart: 90, 90s, 5m, 1h.",
+            metavar="DURATION",
+        ),
     ] = "5m",
     trials: Annotated[
         int | None,
