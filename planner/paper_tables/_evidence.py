@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from statistics import median
@@ -290,11 +290,29 @@ class StoredEvidence:
     def swept(self, use_case: str) -> Sequence[SweepEvidence]:
         return self.sweeps.get(use_case, ())
 
+    def find_hardware(self, node: str, fingerprint: str) -> Hardware | None:
+        """Find the hardware of a machine, where a probe of it is stored."""
+        place = node, fingerprint
+        return next((m.hardware for m in self.machines if (m.name, m.fingerprint) == place), None)
+
     def describe_machine(self, node: str, fingerprint: str) -> str:
         """Name a machine with its hardware, where a probe of it is stored."""
-        place = node, fingerprint
-        known = next((m.hardware for m in self.machines if (m.name, m.fingerprint) == place), None)
+        known = self.find_hardware(node, fingerprint)
         return node if known is None else f"{node}: {describe_hardware(known)}"
+
+    def describe_hosts(self, names: Iterable[str]) -> Iterator[str]:
+        """Name hosts of trainings with their hardware, each once.
+
+        A training has their names alone: of several machines of one name nobody knows which it was.
+        """
+        for name in dict.fromkeys(names):
+            machines = [machine for machine in self.machines if machine.name == name]
+            said = "no probe under this name is stored"
+            if len(machines) > 1:
+                said = "several machines of this name are stored"
+            elif machines and (node := machines[0].hardware) is not None:
+                said = describe_hardware(node)
+            yield f"{name}: {said}."
 
     def describe_sweep(self, record: SweepRecord) -> str:
         """Name a sweep with its machine and software, and whether its data were made up."""

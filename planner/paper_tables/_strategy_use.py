@@ -39,8 +39,11 @@ def _notes(held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence
         "The latest training of each strategy"
         + ("; of several hosts the first." if any(":" in label for label in shown) else ".")
     )
+    hosts = {label: one.record.hosts[0].host for label, one in shown.items()}
     for label, one in shown.items():
-        yield f"{label}: training {one.record.id}{', generated data' * one.is_generated}."
+        made_up = ", generated data" * one.is_generated
+        yield f"{label}: training {one.record.id} on {hosts[label]}{made_up}."
+    yield from held.describe_hosts(hosts.values())
     alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
     for strategy in strategy_names():
         if strategy not in alone:

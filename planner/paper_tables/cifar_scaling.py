@@ -12,6 +12,7 @@ from planner.paper_tables._evidence import (
     describe_machine,
     mark_generated,
 )
+from planner.paper_tables._reasons import why_no_gpus
 from planner.paper_tables._training_groups import (
     Group,
     Line,
@@ -173,7 +174,7 @@ def _scaling_table(held: StoredEvidence) -> PaperTable:
         key="cifar-scaling",
         title="Scaling over workers, with fewer images",
         columns=WORKER_COLUMNS,
-        rows=tuple(row for one in sweeps for row in one.rows()) or (missing,),
+        rows=tuple(_scaling_rows(held, sweeps)) or (missing,),
         notes=(
             _WHAT,
             "The time to an accuracy is that of all epochs up to the first that has it, with "
@@ -185,8 +186,26 @@ def _scaling_table(held: StoredEvidence) -> PaperTable:
     )
 
 
+def _scaling_rows(
+    held: StoredEvidence, sweeps: Sequence[WorkerSweep]
+) -> Iterator[Mapping[str, Cell]]:
+    for one in sweeps:
+        yield from one.rows()
+        record = one.sweep.record
+        if (why := why_no_gpus(held, record)) is not None:
+            yield {
+                "machine": Cell(text=record.node),
+                "data": Cell(text=record.data or "generated"),
+                "devices": Cell(text="GPUs"),
+                "published": Cell.published(None),
+                "rate": Cell.lacking(why),
+            }
+
+
 def _training_table(held: StoredEvidence) -> PaperTable:
     groups = group_trainings(held.trained(_CASE))
+    named = {study.record.node for study in held.of(_CASE)}
+    machines = (group.place.line.machine for group in groups)
     rows = [*_training_rows(groups)]
     if not rows:
         why = f"no training of all images is stored: ddlplan launch --use-case {_CASE} --epochs N"
@@ -212,6 +231,7 @@ def _training_table(held: StoredEvidence) -> PaperTable:
             "them has missed the accuracy. One alone shows no spread of it: that interval is from "
             "half to twice.",
             *map(describe_machine, held.of(_CASE)),
+            *held.describe_hosts(name for name in machines if name not in named),
         ),
     )
 

@@ -15,6 +15,7 @@ from planner.paper_tables._evidence import (
     describe_machine,
     obstacles_of,
 )
+from planner.paper_tables._reasons import data_option, explain_no_gpu
 from planner.paper_tables._strategy_use import strategy_use
 from planner.paper_tables._values import Cell, PaperTable, TableColumn, UsagePlots
 from planner.paper_tables._wanted import (
@@ -234,14 +235,14 @@ def _why_not(
     """Say why a machine has no figure of a setting."""
     node = study.hardware
     if on_gpus and node is not None and not node.gpus:
-        why = "" if node.gpu_reason is None else f": {node.gpu_reason}"
-        return f"no GPU on {study.record.node}{why}"
+        return explain_no_gpu(study.record.node, node)
     if on_gpus and node is not None and setting.strategy in ("pipeline", "hybrid"):
         needed = 2 if setting.strategy == "pipeline" else 4
         if len(node.gpus) < needed:
             gpus = format_count(len(node.gpus), "GPU")
             return f"{gpus} on {study.record.node}, and it needs {needed}"
-    tune, budget_s = f"ddlplan tune --use-case {study.record.use_case}", study.longer_budget_s or 0
+    tune = f"ddlplan tune --use-case {study.record.use_case}{data_option(study.data)}"
+    budget_s = study.longer_budget_s or 0
     longer = f"--budget {max(5, math.ceil(budget_s / 60))}m"  # at least what it is by default
     if setting.is_baseline:
         device = "GPU" if on_gpus else "core"
@@ -316,7 +317,7 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
     if baseline is None:
         why = (
             f"no baseline of {names[0]} with the same data is among the studies shown: "
-            f"ddlplan tune --use-case {case} --hosts FILE"
+            f"ddlplan tune --use-case {case}{data_option(best.record.data)} --hosts FILE"
         )
         return {"ours": Cell.lacking(why), **cells}
     below = baseline.throughput_samples_per_s()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import StoredEvidence, SweepEvidence, mark_generated
+from planner.paper_tables._reasons import data_option, why_no_gpus
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -16,7 +17,13 @@ from planner.paper_tables._values import (
 )
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
 from planner.quantities import format_value
-from planner.sweeps.findings import PointFigures, all_figures, find_sentences, why_no_speedup
+from planner.sweeps.findings import (
+    PointFigures,
+    all_figures,
+    find_sentences,
+    list_batches,
+    why_no_speedup,
+)
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trials.result import Outcome
 from probes.hardware import Hardware
@@ -25,7 +32,7 @@ _CASES = ("mnist_cnn", "mnist_resnet18")
 _MEASURED = "mnist_cnn"
 """The other one takes minutes for each epoch on a few cores: a sweep of it is asked for by hand."""
 
-_ALL_BATCHES = "32,64,128,256,512,1024,2048,4096,8192"
+_ALL_BATCHES = (32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _BATCHES = (64, 512, 4096)
 """What a report measures: a few of them show where more workers pay."""
 
@@ -125,15 +132,37 @@ def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
             "epoch": Cell.lacking(_why(held, case)),
         }
         return
+    record = sweep.record
+    head = {
+        "use_case": Cell(text=case),
+        "published": Cell.published(None),
+        "data": Cell(text=record.data or "generated"),
+    }
     for one in all_figures(sweep):
         yield {
-            "use_case": Cell(text=case),
+            **head,
             "batch": Cell.counted(one.point.batch),
-            "devices": Cell(text=sweep.record.settings[one.point.setting].label),
-            "published": Cell.published(None),
-            "data": Cell(text=sweep.record.data or "generated"),
+            "devices": Cell(text=record.settings[one.point.setting].label),
             **_figures(sweep, one),
         }
+    for why in _why_batches_lack(case, sweep):
+        yield {**head, "epoch": Cell.lacking(why)}
+    if (why_none := why_no_gpus(held, record)) is not None:
+        yield {**head, "devices": Cell(text="GPUs"), "epoch": Cell.lacking(why_none)}
+
+
+def _why_batches_lack(case: str, sweep: StoredSweep) -> Iterator[str]:
+    """Say which batches a sweep has not trained yet, and which of the papers' it does not have."""
+    record = sweep.record
+    settings = range(len(record.settings))
+    left = [b for b in record.batches if any(sweep.find(b, number) is None for number in settings)]
+    if left:
+        batches = list_batches(left, record.batches)
+        yield f"sweep {record.id} has not trained {batches} on all devices: its command goes on"
+    others = [batch for batch in _ALL_BATCHES if batch not in record.batches]
+    if others:
+        batches = list_batches(others, sorted({*_ALL_BATCHES, *record.batches}))
+        yield f"sweep {record.id} has no {batches}: {_sweep_command(case, record.data)}"
 
 
 def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
@@ -156,5 +185,9 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
 
 
 def _why(held: StoredEvidence, case: str) -> str:
-    why = f"no sweep stored: ddlplan sweep --use-case {case} --batches {_ALL_BATCHES}"
-    return held.reasons.get(sweep_key(case), why)
+    return held.reasons.get(sweep_key(case), f"no sweep stored: {_sweep_command(case)}")
+
+
+def _sweep_command(case: str, data: str | None = None) -> str:
+    batches = ",".join(map(str, _ALL_BATCHES))
+    return f"ddlplan sweep --use-case {case}{data_option(data)} --batches {batches}"

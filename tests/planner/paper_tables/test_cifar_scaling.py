@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import node_of
-from paper_cases import MACHINE, NODE, epochs, swept, training
+from paper_cases import MACHINE, NODE, epochs, study, swept, training
 from sweep_samples import SETTINGS, failed_point, sample_point, sample_sweep
 from worth_cases import BEST, ONE_CORE
 
@@ -49,7 +49,7 @@ def test_accuracy_that_is_no_number_is_not_the_best_one():
 def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
     """The time to accuracy was missing after every measurement: nothing trained that long."""
     table, _ = PAPER.tables(held_sweep())
-    one, two = table.rows
+    one, two, gpus = table.rows
     assert (one["devices"].text, two["devices"].text) == ("1 worker", "2 workers")
     assert two["rate"].number == pytest.approx(6400 / 6, rel=0.05)
     assert two["scaling"].low < 1.67 < two["scaling"].high
@@ -58,6 +58,8 @@ def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
     assert (one["time"].number, two["time"].number) == pytest.approx((11, 7))
     assert two["time"].low < 7 < two["time"].high
     assert two["accuracy"].number == pytest.approx(55)
+    assert gpus["devices"].text == "GPUs"
+    assert gpus["rate"].missing == "no GPU on vm: no NVIDIA driver"
     assert any(note.startswith("Measured with the first 2,000 images") for note in table.notes)
     (note,) = (note for note in table.notes if note.startswith(f"{MEASURED}: sweep 1 on vm: "))
     assert "no GPU; torch" in note
@@ -75,7 +77,7 @@ def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
 def test_a_sweep_in_which_one_failed_and_none_learned_says_so():
     points = [sample_sweep({32: (10,)}, {32: 0.12}).points[0], failed_point(32, 1)]
     table, _ = PAPER.tables(held_sweep(points))
-    one, two = table.rows
+    one, two, _ = table.rows
     assert one["time"].missing == "12 % after 2 epochs, and 20 % is to be reached"
     assert two["rate"].missing == "loss=inf at step 3"
     table, _ = PAPER.tables(held_sweep([failed_point(32), sample_point(32, 1)]))
@@ -93,9 +95,10 @@ def test_a_sweep_of_ones_own_without_one_worker_is_not_called_times_one_worker()
     ]
     held = held_sweep(points, settings=settings, batches=(32, 64))
     table, _ = PAPER.tables(held)
-    reasons = {row["scaling"].missing for row in table.rows}
+    rows = table.rows[:-1]  # the last one is of GPUs
+    reasons = {row["scaling"].missing for row in rows}
     assert reasons == {"sweep 1 has no setting with one worker: ddlplan report --measure"}
-    assert all(row["rate"].number for row in table.rows)
+    assert all(row["rate"].number for row in rows)
     rates, _ = PAPER.plots(held)
     assert [curve.label.rpartition(", ")[2] for curve in rates.curves] == ["batch 32", "batch 64"]
     assert [[p.x for p in curve.points] for curve in rates.curves] == [[2, 4], [2, 4]]
@@ -136,6 +139,19 @@ def test_trainings_with_one_worker_and_with_two_are_compared():
     assert paper["published_accuracy"].number == 92.83
     assert "two GPUs" in table.source
     assert one["data"].text == "generated"
+
+
+def test_machines_of_trainings_are_named_with_their_hardware_though_no_study_of_them_is_shown():
+    """Those that were tuned with `--precision auto` were names without hardware."""
+    _, table = PAPER.tables(replace(HELD, machines=[MACHINE]))
+    assert "vm: x86_64, 2 usable cores, 8 GiB, no GPU." in table.notes
+    others = replace(MACHINE, id=2, fingerprint="sha256:other")
+    _, table = PAPER.tables(replace(HELD, machines=[MACHINE, others]))
+    assert "vm: several machines of this name are stored." in table.notes
+    _, table = PAPER.tables(HELD)
+    assert "vm: no probe under this name is stored." in table.notes
+    _, table = PAPER.tables(replace(HELD, studies={"cifar_resnet44": [study("cifar_resnet44")]}))
+    assert sum(note.startswith("vm: ") for note in table.notes) == 1
 
 
 def test_trainings_of_other_machines_and_data_are_rows_of_their_own():

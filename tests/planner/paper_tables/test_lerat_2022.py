@@ -158,6 +158,21 @@ def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_a
         assert row["ours"].number == pytest.approx(40 / 20, rel=0.02)
 
 
+def test_commands_that_give_what_is_missing_name_the_data_of_the_row():
+    """They searched with generated data, and the row of the photos stayed as it was."""
+    study = paper_cases.study()
+    facts = replace(study.record.facts, data="/my photos")
+    of_photos = replace(study, record=replace(study.record, facts=facts))
+    given = paper_cases.training(worth_cases.BEST, 40.0, hosts=2, data="/my photos")
+    tune = "ddlplan tune --use-case simplebig --data '/my photos'"
+    held = StoredEvidence(studies={"simplebig": [of_photos]})
+    why = rows_of("lerat-simplebig-cpu", held)["model parallel: pipeline"]["ours"].missing
+    assert why.endswith(f"{tune} --strategies pipeline")
+    held = StoredEvidence(trainings={"simplebig": [given]})
+    why = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]["ours"].missing
+    assert why.endswith(f"{tune} --hosts FILE")
+
+
 def test_rows_name_their_data_which_a_file_of_a_table_has_no_notes_for():
     study = paper_cases.study()
     facts = replace(study.record.facts, is_generated=True)
@@ -204,6 +219,29 @@ def test_use_over_time_has_a_line_for_each_strategy_and_says_which_are_missing()
     assert "hybrid: missing: usable_cores=2: at least 4 workers" in text
     assert "pipeline: missing: no training with it is stored" in text
     assert "GPUs in use: missing" in text
+    assert "processes: training 2 on vm." in plot.notes
+    assert "vm: no probe under this name is stored." in plot.notes
+
+
+def test_lines_of_use_over_time_name_their_machines_and_these_their_hardware():
+    """Trainings of two machines were lines of one plot, and nothing said which ran where."""
+    one = paper_cases.training(worth_cases.BEST, 40.0, number=6)
+    other = paper_cases.training(worth_cases.ONE_CORE, 20.0, number=5)
+    hosts = tuple(replace(host, host="old") for host in other.record.hosts)
+    elsewhere = replace(
+        other,
+        record=replace(other.record, hosts=hosts),
+        read_usage=lambda: {"old": other.usage["vm"]},
+    )
+    trainings = {"simplebig": [one, elsewhere]}
+    held = StoredEvidence(trainings=trainings, machines=[paper_cases.MACHINE])
+    (use, _) = PAPER.plots(held)
+    assert use.notes[1:5] == (
+        "processes: training 6 on vm.",
+        "sequential: training 5 on old.",
+        "vm: x86_64, 2 usable cores, 8 GiB, no GPU.",
+        "old: no probe under this name is stored.",
+    )
 
 
 def test_where_no_strategy_was_trained_each_reason_is_said_once():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from paper_cases import MACHINE, NODE, swept
-from sweep_samples import failed_point, sample_point, sample_sweep
+from sweep_samples import SETTINGS, failed_point, sample_point, sample_sweep
 
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
@@ -24,7 +24,7 @@ def held(sweep=SWEEP, **changes):
 
 def test_every_point_is_a_row_with_its_intervals():
     (table,) = PAPER.tables(held())
-    rows = [row for row in table.rows if row["use_case"].text == "mnist_cnn"]
+    rows = [row for row in table.rows if "batch" in row]
     assert [(row["batch"].number, row["devices"].text) for row in rows] == [
         (32, "1 worker"),
         (32, "2 workers"),
@@ -53,6 +53,31 @@ def test_case_without_a_sweep_names_the_command():
     (table,) = PAPER.tables(held())
     why = table.rows[-1]["epoch"].missing
     assert why.startswith("no sweep stored: ddlplan sweep --use-case mnist_resnet18 --batches 32,")
+
+
+def test_batches_that_a_sweep_lacks_are_a_row_with_the_command_that_trains_all():
+    """Of nine batches, six were neither shown nor missing: a report measures three."""
+    (table,) = PAPER.tables(held())
+    command = "--batches 32,64,128,256,512,1024,2048,4096,8192"
+    said = f"sweep 1 has no batches 128 to 8192: ddlplan sweep --use-case mnist_cnn {command}"
+    assert said in [row["epoch"].missing for row in table.rows]
+    begun = replace(SWEEP, points=SWEEP.points[:3])
+    (table,) = PAPER.tables(held(begun, batches=(32, 64), data="/my data"))
+    reasons = [row["epoch"].missing for row in table.rows[3:5]]
+    assert reasons[0] == "sweep 1 has not trained batch 64 on all devices: its command goes on"
+    assert reasons[1].endswith(f"--use-case mnist_cnn --data '/my data' {command}")
+
+
+def test_gpus_that_a_machine_does_not_have_are_a_row_with_the_reason():
+    (table,) = PAPER.tables(replace(held(), machines=[MACHINE]))
+    (row,) = [row for row in table.rows if row.get("devices", EMPTY).text == "GPUs"]
+    assert row["epoch"].missing == "no GPU on vm: no NVIDIA driver"
+    (table,) = PAPER.tables(held())  # where no probe of it is stored, nobody knows
+    (row,) = [row for row in table.rows if row.get("devices", EMPTY).text == "GPUs"]
+    assert row["epoch"].missing.startswith("sweep 1 has none: ddlplan sweep --devices ")
+    on_gpus = replace(SETTINGS[0], plan=replace(SETTINGS[0].plan, devices=("cuda:0",)))
+    (table,) = PAPER.tables(held(settings=(on_gpus, SETTINGS[1])))
+    assert "GPUs" not in [row.get("devices", EMPTY).text for row in table.rows]
 
 
 def test_failed_point_is_a_row_with_its_reason():
@@ -106,7 +131,7 @@ def test_a_sweep_of_given_data_is_shown_before_one_of_generated_data():
     (table,) = PAPER.tables(
         StoredEvidence(sweeps={"mnist_cnn": [*held().swept("mnist_cnn"), *of_given]})
     )
-    assert [row["data"].text for row in table.rows[:-1]] == ["/data/mnist"]
+    assert {row["data"].text for row in table.rows[:-1]} == {"/data/mnist"}
     assert "mnist_cnn: other stored sweeps, not shown: 1." in table.notes
 
 

@@ -109,7 +109,7 @@ def test_tables_of_papers_mark_made_up_data():
     tables = load_paper("lerat_2022").tables(held)
     assert all(any("; generated data." in note for note in one.notes) for one in tables[:3])
     (use, _) = load_paper("lerat_2022").plots(held)
-    assert any(note.endswith("training 1, generated data.") for note in use.notes)
+    assert any(note.endswith("training 1 on vm, generated data.") for note in use.notes)
     assert use.title.endswith("(figures 2 to 5 of the paper), generated data")
     rows = csv.DictReader(io.StringIO(paper_plot_csv(use)))
     assert {(row["line"], row["data"]) for row in rows} == {("processes", "generated")}

@@ -1,0 +1,30 @@
+"""Reasons for what a table lacks that several papers have, and the commands that they name."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from planner.paper_tables._evidence import StoredEvidence
+from planner.sweeps.sweep_record import SweepRecord
+from probes.hardware import Hardware
+
+
+def explain_no_gpu(name: str, node: Hardware) -> str:
+    """Say that a machine has no GPU, and why where that is known."""
+    why = "" if node.gpu_reason is None else f": {node.gpu_reason}"
+    return f"no GPU on {name}{why}"
+
+
+def why_no_gpus(held: StoredEvidence, record: SweepRecord) -> str | None:
+    """Say why a sweep has no figures of GPUs; ``None`` where they are among its devices."""
+    if any(setting.plan.gpus for setting in record.settings):
+        return None
+    node = held.find_hardware(record.node, record.fingerprint)
+    if node is not None and not node.gpus:
+        return explain_no_gpu(record.node, node)
+    return f"sweep {record.id} has none: ddlplan sweep --devices takes them where there are any"
+
+
+def data_option(data: str | None) -> str:
+    """Give the option that names data, with the blank before it; nothing where none are named."""
+    return "" if data is None else f" --data {quote(data)}"
