@@ -44,7 +44,7 @@ class TrainingDisplay(LiveDisplay):
     def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int) -> None:
         super().__init__(out, hosts, epochs=epochs)
         self._prepared: PreparedLaunch | None = None
-        self._has_said_obstacle = False
+        self._said = set[str]()
 
     def __call__(self, report: Report, host: str | None = None, /) -> None:
         super().__call__(report, host)
@@ -60,9 +60,10 @@ class TrainingDisplay(LiveDisplay):
                 self._out.note(_format_shares_change(report, hosts))
             case EpochDone():
                 self._out.write_line(_epoch_line(report, self._epochs))
-                if report.noise_obstacle is not None and not self._has_said_obstacle:
-                    self._has_said_obstacle = True
-                    self._out.note(f"noise scale not measured: {report.noise_obstacle}")
+                doubt = _doubt_of_noise(report)
+                if doubt is not None and doubt not in self._said:
+                    self._said.add(doubt)
+                    self._out.note(f"noise scale {doubt}")
             case TrainingStopped():
                 for line in _what_is_left(report):
                     self._out.note(line)
@@ -231,6 +232,14 @@ def _epoch_line(epoch: EpochDone, epochs: int) -> str:
     if epoch.noise is not None:
         parts.append(f"noise scale {noise_span(epoch.noise)}")
     return "  ".join(parts)
+
+
+def _doubt_of_noise(epoch: EpochDone) -> str | None:
+    """Say why an epoch has no noise scale, or one with a question mark."""
+    if epoch.noise_obstacle is not None:
+        return f"not measured: {epoch.noise_obstacle}"
+    caveat = None if epoch.noise is None else epoch.noise.caveat
+    return None if caveat is None else f"not reliable with {caveat}"
 
 
 def _shown(path: Path | None, host: str | None) -> str:

@@ -75,6 +75,27 @@ def test_an_epoch_shows_its_noise_scale_and_the_first_without_one_says_why(capsy
     assert said.err.splitlines() == ["noise scale not measured: a step has one part"]
 
 
+def test_why_a_noise_scale_has_a_question_mark_is_said_once(capsys):
+    """Of a model with BatchNorm `launch` showed the mark alone, and `runs show` the reason."""
+    noise = NoiseScale(
+        scale=312.4,
+        low=250.1,
+        high=400.2,
+        variance=312.4,
+        square=1.0,
+        measurements=41,
+        caveat="BatchNorm, whose samples depend on one another",
+    )
+    with TrainingDisplay(Output("launch", as_json=False), epochs=2) as display:
+        for number in (1, 2):
+            display(replace(EPOCH, epoch=number, noise=noise))
+    said = capsys.readouterr()
+    assert said.out.count("noise scale 312 (250 to 400)?") == 2
+    assert said.err.splitlines() == [
+        "noise scale not reliable with BatchNorm, whose samples depend on one another"
+    ]
+
+
 def test_files_on_another_machine_are_named_with_their_host(capsys, tmp_path):
     """The story: they were named as if they were here, and nobody found them."""
     data = trained(sending(SAVED) + WHOLE, job(folder="/far/kept"), starts_here=False)
