@@ -3,12 +3,17 @@
 The budget of a search is a part of the time that recording the grid took. *Regret* is by how much
 the recorded time per sample of the chosen plan, compiling charged as the search does it, is above
 that of the best one in the grid that the search is offered: a grid may hold larger batches.
+
+Searches of a whole grid are much alike, whatever their seeds: 85 % of 20 may be a single piece of
+luck. So each gets a part of the plans, drawn at random, with PyTorch's defaults among them.
 """
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
@@ -22,6 +27,7 @@ from planner.api.grids import replay_grid
 from planner.search.plan_search import time_per_sample_s
 from planner.search.space import PlanSpace
 from planner.trials.grid import Grid, read_grid
+from planner.tuning.subject import defaults_plan
 from planner.tuning.tune_request import TuneRequest, limit_choices
 
 _FOLDER = Path(__file__).parent / "grids"
@@ -33,7 +39,8 @@ def main() -> int:
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     parser = make_parser(__doc__)
     parser.add_argument("files", type=Path, nargs="*", help="grids; all in bench/grids if none")
-    parser.add_argument("--seeds", type=positive, default=20, help="searches of each grid (20)")
+    parser.add_argument("--seeds", type=positive, default=60, help="searches of each grid (60)")
+    parser.add_argument("--part", type=float, default=0.7, help="of a grid's plans (0.7); 1: all")
     parser.add_argument("--share", type=float, default=0.05, help="of the grid's time (0.05)")
     arguments = parser.parse_args()
     out = Output("grid_regret", as_json=arguments.json)
@@ -45,24 +52,34 @@ def main() -> int:
     for file in files:
         grid = read_grid(file)
         budget_s = arguments.share * sum(result.elapsed_s for result in grid.results)
-        requests = [
-            TuneRequest(workload=Workload(use_case=grid.use_case, seed=seed), budget_s=budget_s)
-            for seed in range(arguments.seeds)
-        ]
-        times_s = _times_s(grid, requests[0])
-        best_s = min(times_s[plan] for plan in _offered(grid, requests[0]) & times_s.keys())
         regrets = []
-        for seed, request in enumerate(requests):
-            found = replay_grid(grid, request, seed=seed).plan
+        for seed in range(arguments.seeds):
+            request = TuneRequest(
+                workload=Workload(use_case=grid.use_case, seed=seed), budget_s=budget_s
+            )
+            part = _draw_part(grid, arguments.part, seed)
+            times_s = _times_s(part, request)
+            best_s = min(times_s[plan] for plan in _offered(part, request) & times_s.keys())
+            found = replay_grid(part, request, seed=seed).plan
             regrets.append(times_s[found.plan] / best_s - 1)
         near = 100 * fmean(regret <= _LIMIT for regret in regrets)
         out.say(
             f"{file.stem}: {len(times_s)} plans, {budget_s:.0f} s; regret median "
-            f"{100 * median(regrets):.1f} %, worst {100 * max(regrets):.1f} %"
+            f"{100 * median(regrets):.1f} %, mean {100 * fmean(regrets):.1f} %, "
+            f"worst {100 * max(regrets):.1f} %"
         )
         figure = f"{file.stem}: seeds with a regret of at most {100 * _LIMIT:.0f} %"
         results.append(Result(figure=figure, value=near, unit="%", required=Required(low=95)))
     return out.conclude(results)
+
+
+def _draw_part(grid: Grid, share: float, seed: int) -> Grid:
+    """Draw plans of a grid; those without which no search begins are always among them."""
+    plain = defaults_plan(grid.case, grid.node)
+    always = {plain, replace(plain, strategy="sequential", threads_per_process=1)}
+    draw = random.Random(seed)
+    drawn = [r for r in grid.results if draw.random() < share or r.plan in always]
+    return replace(grid, results=tuple(drawn))
 
 
 def _times_s(grid: Grid, request: TuneRequest) -> Mapping[Plan, float]:

@@ -1,12 +1,11 @@
 """Effects: what each term of a plan does to its time, learned from trials.
 
 The logarithm of a plan's time per sample is a sum: of the effects of its terms; of
-``log(1 + r load + ...)`` over the parts of a step that are the same whatever the batch, which is
-``T(n) = a + b n`` for all batches at once; and of a small deviation of the plan's own, for what no
-sum of terms explains. All are normal before the first trial, and a trial shows the sum with some
-noise, so all are normal after it (Bayesian linear regression: Bishop, "Pattern Recognition and
-Machine Learning", 2006, section 3.3). Each ``r`` is inside of a logarithm; they are learned by
-repeating the regression with that term linear around the last estimate.
+``log(1 + r load)``, which is ``T(n) = a + b n`` for all batches at once; and of a small deviation
+of the plan's own, for what no sum of terms explains. All are normal before the first trial, and a
+trial shows the sum with some noise, so all are normal after it (Bayesian linear regression: Bishop,
+"Pattern Recognition and Machine Learning", 2006, section 3.3). ``r`` is inside of a logarithm; it
+is learned by repeating the regression with that term linear around the last estimate.
 
 The noise and the size of the plans' own deviations are those that make the trials likeliest.
 """
@@ -80,17 +79,10 @@ class TermColumns:
             terms = terms_of(plan)
             sizes = {f"level {study}": 1.0, **terms.sizes}
             columns = np.array([self._column(name) for name in sizes], dtype=np.intp)
-            self.rows[plan, study] = TermRow(
-                plan=plan,
-                columns=columns,
-                sizes=np.array(list(sizes.values())),
-                fixed=np.array(
-                    [[self._column(name) for name in part.sizes] for part in terms.fixed]
-                ),
-                fixed_sizes=np.array([list(part.sizes.values()) for part in terms.fixed]),
-                loads=np.array([part.load for part in terms.fixed]),
-                known=terms.bubble - math.log(self.worth(plan.node_batch)),
-            )
+            fixed = np.array([self._column(name) for name in terms.fixed], dtype=np.intp)
+            values, parts = (np.array(list(one.values())) for one in (sizes, terms.fixed))
+            known = terms.bubble - math.log(self.worth(plan.node_batch))
+            self.rows[plan, study] = TermRow(plan, columns, values, fixed, parts, terms.load, known)
         return self.rows[plan, study]
 
     def _column(self, name: str) -> int:
@@ -102,7 +94,7 @@ class TermColumns:
         return self.index[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TermRow:
     """Terms of one plan, as columns of the regression."""
 
@@ -111,10 +103,8 @@ class TermRow:
     sizes: Array
     fixed: NDArray[np.intp]
     fixed_sizes: Array
-    """Of shape (parts, terms), as the columns ``fixed``."""
-
-    loads: Array
-    """Of each `FixedPart`."""
+    load: float
+    """As of `PlanTerms`."""
 
     known: float
     """What is known without a trial, added to the sum."""
@@ -216,20 +206,22 @@ class Effects:
     def _matrix(self, rows: Sequence[TermRow]) -> tuple[Array, Array]:
         """Give the sizes of all terms in each row, and what is added to their sum."""
         width = len(self._columns.index)
-        matrix = np.zeros((len(rows), width))
+        matrix, offset = np.zeros((len(rows), width)), np.zeros(len(rows))
         if not rows:
-            return matrix, np.zeros(0)
+            return matrix, offset
         numbers = np.repeat(np.arange(len(rows)), [len(row.columns) for row in rows])
         columns = np.concatenate([row.columns for row in rows])
         matrix[numbers, columns] = np.concatenate([row.sizes for row in rows])
-        fixed = np.stack([row.fixed for row in rows])
-        parts = np.stack([row.fixed_sizes for row in rows])
-        logs_fixed = (self._believed_estimate(width)[fixed] * parts).sum(axis=2)
-        waiting = np.exp(logs_fixed) * np.stack([row.loads for row in rows])
-        slopes = waiting / (1 + waiting.sum(axis=1, keepdims=True))
-        known = np.array([row.known for row in rows])
-        offset = known + np.log1p(waiting.sum(axis=1)) - (slopes * logs_fixed).sum(axis=1)
-        matrix[np.arange(len(rows))[:, None, None], fixed] = slopes[:, :, None] * parts
+        fixed = np.array([row.fixed for row in rows])
+        parts = np.array([row.fixed_sizes for row in rows])
+        logs_fixed = (self._believed_estimate(width)[fixed] * parts).sum(axis=1).tolist()
+        slopes = np.zeros(len(rows))
+        for i, (row, log_fixed) in enumerate(zip(rows, logs_fixed, strict=True)):
+            waiting = math.exp(log_fixed) * row.load
+            slope = waiting / (1 + waiting)
+            slopes[i] = slope
+            offset[i] = row.known + math.log1p(waiting) - slope * log_fixed
+        matrix[np.arange(len(rows))[:, None], fixed] = slopes[:, None] * parts
         return matrix, offset
 
     def _believed_estimate(self, width: int) -> Array:

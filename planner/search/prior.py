@@ -65,22 +65,20 @@ _SIZES = {
 at once; what micro-batches gain or cost in one strategy they do in another. The serial part is no
 doubling: 1 is the part that `terms` assumes, 0 is none."""
 
-_CALLS = {"cpu": Belief(math.log(1.5), 1.0), "gpu": Belief(math.log(12.0), 1.2)}
-_UPDATE = {"cpu": Belief(math.log(1.5), 1.2), "gpu": Belief(math.log(4.0), 1.2)}
-"""Parts of a step that are the same whatever the batch, in samples of one worker: calls of
-operators, in each micro-batch, and the update."""
+_FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
+"""Fixed part of a step, in samples of one worker."""
 
+_CALLS = 1.5
 _PASSES, _KNOWN_DEVIATION = 8, 0.8
-"""The update on CPUs where more is known: it reads and writes the memory of gradients, momentum
-and weights about so often, at the speed of copying."""
+"""The same on CPUs where more is known: calls, in samples, and the update. That reads and writes
+the memory of gradients, momentum and weights about so often, at the speed of copying."""
 
 _OWN_FIXED = Belief(0.0, 0.5)
-_MORE_REPLICAS = {"calls": Belief(0.0, 0.2), "update": Belief(0.3, 0.2)}
-_OWN_MORE_REPLICAS = {"calls": Belief(0.0, 0.3), "update": Belief(0.0, 0.2)}
-"""What a doubling of the replicas changes of them: gradients of all of them are summed. The update
-moves as many bytes as eight copies of them, so that 64 replicas take about eight times as long as
-one. On GPUs it is an assumption. What else replicas wait for is a strategy's own: in threads of
-one process all calls need the interpreter's lock."""
+_DOUBLED_FIXED, _OWN_DOUBLED_FIXED = Belief(0.3, 0.2), Belief(0.0, 0.2)
+"""What a doubling of the replicas changes of the fixed part: gradients of all of them are summed.
+The update moves as many bytes as eight copies of them, so that 64 replicas take about eight times
+as long as one. On GPUs it is an assumption. What else replicas wait for is a strategy's own: in
+threads of one process all calls need the interpreter's lock."""
 
 _KINDS = {"cpu": Belief(0.0, 0.5), "gpu": Belief(-math.log(_GPU_IN_CORES), 1.5)}
 
@@ -100,9 +98,7 @@ class Prior:
     def __init__(self, case: CaseFacts, node: Hardware, guessed: frozenset[str]) -> None:
         self._speeds = node.speeds or Speeds()
         self._guessed = guessed
-        known = _believe_update(case, node, self._speeds)
-        update = _UPDATE if known is None else {**_UPDATE, "cpu": known}
-        self._fixed = {"calls": _CALLS, "update": update}
+        self._fixed = {**_FIXED, "cpu": _believe_fixed(case, node, self._speeds) or _FIXED["cpu"]}
 
     def belief(self, name: str) -> Belief:
         """Give what is believed of the coefficient of a term."""
@@ -114,11 +110,10 @@ class Prior:
         if not what:
             return Belief(0.0, 0.15)
         is_own = " on " in place
-        part, _, how = what.partition(", ")
-        if part in self._fixed and how:
-            return (_OWN_MORE_REPLICAS if is_own else _MORE_REPLICAS)[part]
-        if part in self._fixed:
-            return _OWN_FIXED if is_own else self._fixed[part][place]
+        if what == "fixed part":
+            return _OWN_FIXED if is_own else self._fixed[place]
+        if what == "fixed part, replicas doubled":
+            return _OWN_DOUBLED_FIXED if is_own else _DOUBLED_FIXED
         if what in _SIZES:
             return _SIZES[what]
         if _LAYOUT.fullmatch(what):
@@ -148,11 +143,11 @@ class Prior:
         return -0.3 if kind == "gpu" and what == "precision=bf16" else 0.0
 
 
-def _believe_update(case: CaseFacts, node: Hardware, speeds: Speeds) -> Belief | None:
-    """Give the update on CPUs, from the size of the model and the speed of memory."""
+def _believe_fixed(case: CaseFacts, node: Hardware, speeds: Speeds) -> Belief | None:
+    """Give the fixed part of a step on CPUs, from the size of the model and the speed of memory."""
     bytes_per_s = speeds.copy_all_cores_bytes_per_s
-    if not case.sample_s or not bytes_per_s or not case.parameter_bytes:
+    if not case.sample_s or not bytes_per_s:
         return None
     update_s = _PASSES * case.parameter_bytes / bytes_per_s
     of_worker_s = case.sample_s * node.cpu.usable_cores
-    return Belief(math.log(update_s / of_worker_s), _KNOWN_DEVIATION)
+    return Belief(math.log(_CALLS + update_s / of_worker_s), _KNOWN_DEVIATION)

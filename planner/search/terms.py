@@ -31,29 +31,23 @@ LAYOUT = "layout"
 
 
 @dataclass(frozen=True, slots=True)
-class FixedPart:
-    """A part of a step that is the same whatever the batch."""
-
-    load: float
-    """Workers that have to wait for it, by sample of the batch. Stages have a part of it each, as
-    of the work."""
-
-    sizes: Mapping[str, float]
-    """Sizes of the terms whose sum is the logarithm of ``r``, by their names. Copies of the model
-    have gradients to sum, and calls of threads wait for one interpreter."""
-
-
-@dataclass(frozen=True, slots=True)
 class PlanTerms:
     """Terms of one plan."""
 
     sizes: Mapping[str, float]
     """By the terms' names."""
 
-    fixed: tuple[FixedPart, FixedPart]
-    """Calls of operators, in each micro-batch, and the update, once in a step: with the parts
-    ``r``, told in samples of one worker, a step of ``T(n) = a + b n`` takes
-    ``1 + sum of r load`` times what its samples alone would take."""
+    load: float
+    """Workers that have to wait for the fixed part of a step, by sample of the batch. Stages have
+    a part of it each, as of the work.
+
+    With the fixed part ``r``, told in samples of one worker, a step of ``T(n) = a + b n`` takes
+    ``1 + r load`` times what its samples alone would take.
+    """
+
+    fixed: Mapping[str, float]
+    """Sizes of the terms whose sum is the logarithm of ``r``, by their names. Copies of the model
+    have gradients to sum, once in a step whatever the batch."""
 
     bubble: float
     """What is known without a trial: the logarithm of the time in which ``s`` stages with ``m``
@@ -66,7 +60,8 @@ def terms_of(plan: Plan) -> PlanTerms:
     workers = plan.threads if kind == "cpu" else len(plan.devices)
     return PlanTerms(
         sizes=dict(_sizes(plan, kind, workers)),
-        fixed=_fixed(plan, kind, workers / stages_of(plan) / plan.node_batch),
+        load=workers / stages_of(plan) * (1 + plan.micro_batches) / 2 / plan.node_batch,
+        fixed=_fixed(plan, kind),
         bubble=math.log1p((stages_of(plan) - 1) / plan.micro_batches),
     )
 
@@ -137,15 +132,10 @@ def _sizes(plan: Plan, kind: str, workers: int) -> Iterator[tuple[str, float]]:
             yield f"{kind}: {one}={settings[one]}, {other}={settings[other]}", 1.0
 
 
-def _fixed(plan: Plan, kind: str, load: float) -> tuple[FixedPart, FixedPart]:
+def _fixed(plan: Plan, kind: str) -> dict[str, float]:
+    names = (f"{kind}: fixed part", f"{plan.strategy} on {kind}: fixed part")
     doubled = math.log2(copies_of(plan))
-
-    def part(name: str, times: int) -> FixedPart:
-        names = (f"{kind}: {name}", f"{plan.strategy} on {kind}: {name}")
-        sizes = dict.fromkeys(names, 1.0) | {f"{one}, replicas doubled": doubled for one in names}
-        return FixedPart(times * load, sizes)
-
-    return part("calls", plan.micro_batches), part("update", 1)
+    return dict.fromkeys(names, 1.0) | {f"{name}, replicas doubled": doubled for name in names}
 
 
 def _doublings(count: int, unit: str) -> Iterator[tuple[str, float]]:

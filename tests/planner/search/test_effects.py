@@ -117,23 +117,6 @@ def test_what_threads_of_one_copy_do_not_share_several_copies_are_expected_to_ga
     assert gains[0] + 0.05 < gains[1]
 
 
-def test_calls_that_each_micro_batch_makes_are_told_from_the_update_once_in_a_step():
-    """The story: what many micro-batches cost was held against large batches of large models."""
-    cut = replace(PLAIN, micro_batches=4)
-    expected = []
-    for calls, update in ((0.0, 40.0), (10.0, 0.0)):
-
-        def log_s(plan: Plan, calls: float = calls, update: float = update) -> float:
-            return math.log(1 + (plan.micro_batches * calls + update) / plan.node_batch)
-
-        tried = [replace(plan, node_batch=n) for plan in (PLAIN, cut) for n in (64, 128)]
-        effects = Effects(columns(), [ObservedTime(plan, log_s(plan)) for plan in tried] * 2)
-        large = replace(cut, node_batch=1024)
-        expected.append(predict(effects, large)[0] - log_s(large))
-        assert abs(expected[-1]) < 0.06
-    assert expected[0] < 0.04
-
-
 def test_large_models_are_believed_to_gain_from_large_batches_before_any_trial():
     node = replace(node_of(2), speeds=Speeds(copy_all_cores_bytes_per_s=1e10))
     gains = []
