@@ -7,6 +7,7 @@ two of the three operations are made one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from torch import Tensor
 _MAX_LEVEL = 255.0
 _BYTES_PER_THREAD = 4 * 3 * 224 * 224 * 4
 """Of fp32: four photos of a usual size, or some hundred digits."""
+
+_KEPT_CONSTANTS = 16
 
 
 def flip_and_normalise(
@@ -31,7 +34,10 @@ def flip_and_normalise(
         fp32, with the strides of ``pixels``.
     """
     photos = torch.empty_like(pixels, dtype=torch.float32)
-    constants = [_repeat_along_row(pixels, values) for values in (mean, deviation)]
+    is_last = pixels.is_contiguous(memory_format=torch.channels_last)
+    format_ = torch.channels_last if is_last else torch.contiguous_format
+    width, device = pixels.size(3), pixels.device
+    constants = [_repeat(tuple(values), width, format_, device) for values in (mean, deviation)]
     if pixels.is_cuda:
         if mirrored is not None:
             pixels = torch.where(mirrored.view(-1, 1, 1, 1), pixels.flip(3), pixels)
@@ -59,12 +65,14 @@ def _normalise(photos: Tensor, mean: Tensor, deviation: Tensor) -> None:
     photos.div_(white).sub_(mean).div_(deviation)
 
 
-def _repeat_along_row(pixels: Tensor, values: Sequence[float]) -> Tensor:
+@lru_cache(maxsize=_KEPT_CONSTANTS)
+def _repeat(
+    values: tuple[float, ...], width: int, format_: torch.memory_format, device: torch.device
+) -> Tensor:
     """Repeat one value a channel along one row of a picture, in the strides of the pictures.
 
-    So the innermost loop goes over a row and not, in channels_last, over three channels.
+    So the innermost loop goes over a row and not, in channels_last, over three channels. Kept for
+    the next batch: to copy numbers to a GPU is to wait until it has computed all that it was given.
     """
-    row = torch.tensor(values, dtype=torch.float32, device=pixels.device).view(1, -1, 1, 1)
-    is_last = pixels.is_contiguous(memory_format=torch.channels_last)
-    format_ = torch.channels_last if is_last else torch.contiguous_format
-    return row.expand(1, -1, 1, pixels.size(3)).contiguous(memory_format=format_)
+    row = torch.tensor(values, dtype=torch.float32, device=device).view(1, -1, 1, 1)
+    return row.expand(1, -1, 1, width).contiguous(memory_format=format_)

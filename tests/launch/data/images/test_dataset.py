@@ -164,6 +164,20 @@ def test_photos_finished_on_a_gpu_equal_those_of_the_files(ready):
     assert there.stride() == here.stride()
 
 
+@pytest.mark.gpu
+def test_a_gpu_that_computes_is_not_waited_for_while_photos_are_finished(ready):
+    """The story: mean and deviation went to it with each batch, after all that it had to do."""
+    dataset = PhotoDataset(ready, train=True)
+    pixels = torch.zeros(2, 3, 224, 224, dtype=torch.uint8, device="cuda")
+    mirrored = torch.tensor([True, False], device="cuda")
+    dataset.finish(pixels, mirrored)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        dataset.finish(pixels, mirrored)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def test_key_changes_with_a_photo(ready, save, report):
     before = {train: PhotoDataset(ready, train=train).pixels_key() for train in (True, False)}
     changed = PhotoDataset(ready, train=True).photos[0][0]
