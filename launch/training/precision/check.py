@@ -103,7 +103,8 @@ class _Pair:
         started = time.perf_counter()
         self._step(self._exact, batch)
         first_s = time.perf_counter() - started
-        if first_s > 2 * _STEP_S:  # it made the kernels too, but that does not take so long
+        # It made the kernels too. That does not take so long on a CPU; on a GPU it loads libraries.
+        if first_s > 2 * _STEP_S and torch.device(self._plan.devices[0]).type == "cpu":
             return few
         started = time.perf_counter()
         self._step(self._exact, batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import torch
 from torch import nn
@@ -53,6 +54,20 @@ class Sound(UseCase):
 
     def optimizer(self, parameters):
         return torch.optim.SGD(parameters, lr=0.1)
+
+
+class SlowAtFirst(Sound):
+    """Takes long for its first batch, as a GPU does that loads its libraries."""
+
+    def model(self):
+        waits_s = iter([1.0])
+
+        def wait(*_):
+            time.sleep(next(waits_s, 0.0))
+
+        model = super().model()
+        model.register_forward_pre_hook(wait)
+        return model
 
 
 class WrongKernel(Sound):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import precision_cases
 import pytest
 import torch
@@ -76,6 +78,20 @@ def test_step_in_fp32_is_what_it_is_without_a_check():
             model(batch).sum().backward()
         results.append([parameter.grad for parameter in model.parameters()])
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+@pytest.mark.gpu
+def test_kernels_of_a_gpu_are_found_sound_in_both_memory_formats():
+    check = PrecisionCheck(replace(PLAN, devices=("cuda:0",)), precision_cases.Sound(), None)
+    assert [found.find_fault() for found in check.measure("bf16")] == [None, None]
+
+
+@pytest.mark.gpu
+def test_a_gpu_whose_first_step_loads_libraries_is_given_a_whole_batch():
+    """Two samples take as long in any precision: bf16 would be left out, or not, by chance."""
+    plan = replace(PLAN, devices=("cuda:0",), node_batch=32)
+    _, targets = PrecisionCheck(plan, precision_cases.SlowAtFirst(), None)._batch
+    assert len(targets) == 32
 
 
 def test_model_without_pictures_is_tried_in_one_memory_format():
