@@ -183,8 +183,9 @@ class _HostCopier:
 
 def _pin(memory: Tensor) -> None:
     runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
-    status = runtime.cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
-    if int(status) != 0:  # slower without, and right all the same
+    # As a number: torch has a name for success alone.
+    status = int(runtime.cudaHostRegister(memory.data_ptr(), memory.numel(), 0))
+    if status != 0:  # slower without, and right all the same
         print(f"memory for the gradients cannot be pinned: CUDA error {status}")  # noqa: T201
         # CUDA tells the next launch of a kernel of it once more, whichever that is.
         with suppress(RuntimeError):

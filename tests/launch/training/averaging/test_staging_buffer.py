@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -64,8 +65,9 @@ def test_last_layers_are_on_their_way_while_the_first_is_computed(trained):
 
 
 @pytest.mark.gpu
-def test_memory_that_cannot_be_pinned_leaves_the_gpu_usable():
+def test_memory_that_cannot_be_pinned_leaves_the_gpu_usable(capsys):
     """The story: what CUDA had refused was raised by whatever came next."""
     for _ in range(2):  # what is pinned already is refused
         _pin(PINNED)
     assert torch.ones(3, device="cuda").sum() == 3
+    assert re.search(r"cannot be pinned: CUDA error \d+$", capsys.readouterr().out, re.MULTILINE)
