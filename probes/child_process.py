@@ -28,6 +28,9 @@ class ChildResult:
     failure: str | None
     """Why the document may be incomplete, in a few words; ``None`` for a good end."""
 
+    is_late: bool = False
+    """Whether it was killed because its time was up."""
+
 
 def module_command(module: str, *arguments: str) -> list[str]:
     """Give the command line that runs a module of ours.
@@ -61,7 +64,7 @@ def run_child(command: Sequence[str], *, limit_s: float) -> ChildResult:
         _kill_group(child)
         output, _ = child.communicate()
         failure = f"not done after {limit_s:.3g} s"
-        return ChildResult(document=find_document(output), failure=failure)
+        return ChildResult(document=find_document(output), failure=failure, is_late=True)
     except BaseException:
         _kill_group(child)
         child.wait()

@@ -27,6 +27,9 @@ class CudaDevices:
     reason: str | None = None
     """Why there are none, or why that is not known; ``None`` where there are some."""
 
+    is_late: bool = False
+    """Whether torch had not answered when its time was up."""
+
 
 def query_torch(
     command: Sequence[str] = tuple(module_command("probes.cuda_devices")), *, limit_s: float = 30.0
@@ -35,7 +38,8 @@ def query_torch(
     result = run_child(command, limit_s=limit_s)
     document = result.document
     if document is None or not isinstance(document.get("uuids"), list):
-        return CudaDevices(reason=f"torch was asked for its GPUs: {result.failure or 'no result'}")
+        reason = f"torch was asked for its GPUs: {result.failure or 'no result'}"
+        return CudaDevices(reason=reason, is_late=result.is_late)
     uuids = tuple(str(uuid) for uuid in document["uuids"])
     return CudaDevices(uuids=uuids, reason=None if uuids else str(document.get("reason")))
 

@@ -42,7 +42,8 @@ def probe(
         quick: Measure nothing and do not start torch: below 2 s. CUDA's numbers of the GPUs are
             then predicted, which is not possible where GPUs of different kinds are mixed.
         known_speeds: Speeds of this hardware that were measured before, to be taken as they are.
-            All else is read anew; torch is asked for its GPUs where there are some.
+            All else is read anew; torch is asked for its GPUs where there are some. They are
+            predicted where it is loaded too slowly to answer.
         data: A folder of data to be measured too.
         local: Folder on a local disk, for a copy of some of them.
     """
@@ -91,7 +92,12 @@ def _predict_devices(found: Gpus) -> CudaDevices:
 
 
 def _query_devices(found: Gpus, budget_s: float) -> CudaDevices:
-    return query_torch(limit_s=budget_s) if found.gpus else CudaDevices()
+    """Query torch; predict what it would say where it is loaded too slowly to say it."""
+    if not found.gpus:
+        return CudaDevices()
+    devices = query_torch(limit_s=budget_s)
+    predicted = predict_order(found.gpus) if devices.is_late else None
+    return CudaDevices(uuids=predicted, is_late=True) if predicted else devices
 
 
 def _run_children(
@@ -143,6 +149,8 @@ def _find_warnings(memory: Memory, gpus: tuple[Gpu, ...], devices: CudaDevices) 
             f"only {size_mib} MiB of shared memory, through which workers share tensors: "
             "start the container with --shm-size=8g or --ipc=host"
         )
+    if devices.is_late and devices.uuids:
+        yield "torch did not say in time which GPUs it can use: they are predicted; probe again"
     hidden = [str(gpu.nvml_index) for gpu in gpus if gpu.cuda_index is None]
     if devices.uuids and hidden:
         yield f"GPU {', '.join(hidden)} not shown by CUDA: it is not planned for"

@@ -79,8 +79,10 @@ def test_torch_that_hangs_is_given_up_with_a_reason():
     devices = query_torch(script("import time; time.sleep(60)"), limit_s=0.2)
     assert devices.uuids == ()
     assert devices.reason == "torch was asked for its GPUs: not done after 0.2 s"
+    assert devices.is_late
 
 
 def test_torch_that_crashes_is_a_reason():
     devices = query_torch(script("raise SystemExit('libcudart is missing')"))
     assert "libcudart is missing" in devices.reason
+    assert not devices.is_late

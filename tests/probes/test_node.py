@@ -1,11 +1,13 @@
 import platform
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from probes import codec
+from probes.cuda_devices import query_torch
 from probes.hardware import DataSpeed, Hardware, Speeds
 from probes.node import probe
 
@@ -17,8 +19,9 @@ def test_quick_probe_measures_nothing():
     assert bool(hardware.gpus) or hardware.gpu_reason is not None
 
 
-def test_only_speeds_are_taken_from_an_earlier_probe(monkeypatch):
-    """A search trained on the GPUs that were visible when its machine was probed."""
+@pytest.fixture
+def one_gpu(monkeypatch):
+    """A GPU of which NVML knows nothing but its UUID."""
     nvml = SimpleNamespace(
         nvmlInit=lambda: None,
         nvmlDeviceGetCount=lambda: 1,
@@ -26,12 +29,33 @@ def test_only_speeds_are_taken_from_an_earlier_probe(monkeypatch):
         nvmlDeviceGetUUID=lambda _: "GPU-5e1f",
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_only_speeds_are_taken_from_an_earlier_probe(monkeypatch):
+    """A search trained on the GPUs that were visible when its machine was probed."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     speeds = Speeds(fp32_one_core_flop_per_s=5e9)
     hardware = probe(known_speeds=speeds)
     assert hardware.speeds == speeds
     (gpu,) = hardware.gpus
     assert (gpu.uuid, gpu.cuda_index) == ("GPU-5e1f", None)  # torch does not show it
     assert hardware.gpu_reason is not None
+
+
+@pytest.mark.usefixtures("one_gpu")
+def test_gpus_are_predicted_where_torch_is_loaded_too_slowly(monkeypatch):
+    """A search would leave out the GPU of a machine whose disk takes ten seconds for torch."""
+    late = partial(query_torch, [sys.executable, "-c", "import time; time.sleep(60)"])
+    monkeypatch.setattr("probes.node.query_torch", lambda limit_s: late(limit_s=limit_s / 100))
+    hardware = probe(known_speeds=Speeds())
+    assert [gpu.cuda_index for gpu in hardware.gpus] == [0]
+    assert hardware.gpu_reason is None
+    assert (
+        "torch did not say in time which GPUs it can use: they are predicted; probe again"
+        in hardware.warnings
+    )
 
 
 def test_two_probes_of_a_machine_have_one_fingerprint():
