@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -186,11 +187,20 @@ def _enter_environment(options: argparse.Namespace) -> None:
         install += ["--find-links", str(options.wheels.absolute())]
         subprocess.run([*install, "setuptools>=77"], check=True)
         subprocess.run([*install, "--no-build-isolation", "--editable", str(ROOT)], check=True)
+        if subprocess.run([*install, *_list_test_packages()], check=False).returncode:
+            _say(f"no tests without these wheels: add them, and remove {folder}")
         (folder / "ready").touch()
     rest = sys.argv[1:]
     place = next(i for i, word in enumerate(rest) if word.startswith("--wheels"))
     del rest[place : place + (1 if "=" in rest[place] else 2)]
     os.execv(python, [str(python), __file__, *rest])
+
+
+def _list_test_packages() -> list[str]:
+    """List what runs the tests, of all that developers have."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        wanted = tomllib.load(file)["project"]["optional-dependencies"]["dev"]
+    return [package for package in wanted if package.startswith("pytest")]
 
 
 def _say(text: str) -> None:
