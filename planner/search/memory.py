@@ -55,6 +55,7 @@ class MemoryModel:
         self._exclusive = exclusive_devices(node)
         self._has_peaks = False
         self._peaks_bytes: dict[Plan, int] = {}
+        self._gpu_peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
         kept = case.kept_bytes_per_sample or 0
         # Where the user collates, samples may differ, and the first ones be the largest.
@@ -69,6 +70,9 @@ class MemoryModel:
             if peak_bytes := result.peak_memory_bytes:
                 known_bytes = self._peaks_bytes.get(result.plan, 0)
                 self._peaks_bytes[result.plan] = max(peak_bytes, known_bytes)
+            if gpu_bytes := result.peak_device_memory_bytes:
+                known_bytes = self._gpu_peaks_bytes.get(result.plan, 0)
+                self._gpu_peaks_bytes[result.plan] = max(gpu_bytes, known_bytes)
             if result.outcome is Outcome.OUT_OF_MEMORY:
                 self._failed.append(result.plan)
             elif result.peak_memory_bytes and kind_of(result.plan) == "cpu":
@@ -119,6 +123,16 @@ class MemoryModel:
             return False
         needed = sum(self._known_or_expected(plan, running_bytes) for plan in plans)
         return len(plans) < 2 or needed <= _SIDE_BY_SIDE * self._limit_bytes
+
+    def held_gpu_bytes(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> int:
+        """Give what plans have held of a GPU's memory, all together; 0 for those not known.
+
+        Args:
+            plans: The plans.
+            running_bytes: Peaks of plans that run, on a GPU of theirs.
+        """
+        known = self._gpu_peaks_bytes
+        return sum(max(known.get(plan, 0), running_bytes.get(plan, 0)) for plan in plans)
 
     def _known_or_expected(self, plan: Plan, running_bytes: Mapping[Plan, int]) -> float:
         if measured := max(self._peaks_bytes.get(plan, 0), running_bytes.get(plan, 0)):

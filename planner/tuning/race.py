@@ -51,6 +51,7 @@ class Race:
         on_step: Receives a `TrialProgress` after each turn.
         clock: Seconds that only go forward.
         fits: Tells whether plans are expected to fit into memory at once.
+        gpu_bytes: Gives what plans have held of a GPU's memory, all together, as far as is known.
         worth: Gives by what the times of steps with a batch of so many are divided.
     """
 
@@ -63,6 +64,7 @@ class Race:
         on_step: Listener = ignore,
         clock: Callable[[], float] = time.monotonic,
         fits: Callable[[Sequence[Plan]], bool] = lambda _: True,
+        gpu_bytes: Callable[[Sequence[Plan]], int] = lambda _: 0,
         worth: Callable[[int], float] = lambda _: 1.0,
     ) -> None:
         self._start = start
@@ -73,8 +75,9 @@ class Race:
         self._on_step = on_step
         self._clock = clock
         self._fits = fits
+        self._gpu_bytes = gpu_bytes
         self._worth = worth
-        self._has_lacked_memory = False
+        self._lacked_memory: list[list[Plan]] = []
         self._last_batches = LastBatches()
 
     @property
@@ -83,8 +86,15 @@ class Race:
         return self.would_be_apart([one.plan for one in self._entered if one.is_running])
 
     def would_be_apart(self, plans: Sequence[Plan]) -> bool:
-        """Tell whether plans would not fit at once; those that were tried side by side did not."""
-        return self._has_lacked_memory or not self._fits(plans)
+        """Tell whether plans would not fit at once, as is expected, or as others have not fitted.
+
+        Plans that held less of a GPU than those that lacked memory may fit. Of a host's memory that
+        is not known: after one lack there, none run side by side.
+        """
+        if not self._fits(plans):
+            return True
+        held_bytes = self._gpu_bytes(plans)
+        return any(held_bytes >= self._gpu_bytes(others) for others in self._lacked_memory)
 
     def enter(
         self,
@@ -235,7 +245,8 @@ class Race:
         for other in beside:
             other.park()
         again = run()
-        self._has_lacked_memory = again.is_open
+        if again.is_open:
+            self._lacked_memory.append([again.plan, *(other.plan for other in beside)])
         return again
 
     def _start_plan(

@@ -68,6 +68,7 @@ class RunningTrials:
             on_step=listener,
             clock=clock,
             fits=self.fit_side_by_side,
+            gpu_bytes=self.held_gpu_bytes,
             worth=findings.worth,
         )
         self.noise = PairNoise()
@@ -85,11 +86,20 @@ class RunningTrials:
 
     def fit_side_by_side(self, plans: Sequence[Plan]) -> bool:
         """Tell whether plans are expected to fit into memory at once."""
+        running = {e.plan: e.peak_memory_bytes or 0 for e in self._entrants}
+        return self._learned_memory().fit_side_by_side(plans, running)
+
+    def held_gpu_bytes(self, plans: Sequence[Plan]) -> int:
+        """Give what plans have held of a GPU's memory, all together, as far as is known."""
+        running = {e.plan: e.peak_device_memory_bytes or 0 for e in self._entrants}
+        return self._learned_memory().held_gpu_bytes(plans, running)
+
+    def _learned_memory(self) -> MemoryModel:
+        """Give what all trials so far tell of the memory of plans."""
         results = self._findings.results
         self._memory.learn(results[self._learned :])
         self._learned = len(results)
-        running = {e.plan: e.peak_memory_bytes or 0 for e in self._entrants}
-        return self._memory.fit_side_by_side(plans, running)
+        return self._memory
 
     def has_room_for(self, plan: Plan) -> bool:
         """Tell whether a plan is expected to fit into memory beside those that run."""

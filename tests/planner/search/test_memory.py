@@ -118,3 +118,13 @@ def test_two_plans_on_a_gpu_of_exclusive_mode_never_run_side_by_side():
     assert not model.fit_side_by_side([PLAN, on_first, larger], {})
     assert model.fit_side_by_side([PLAN, on_first, on_second], {})
     assert MemoryModel(CASE, node).fit_side_by_side([PLAN, on_first, larger], {})
+
+
+def test_memory_that_plans_hold_of_a_gpu_is_the_most_of_trials_and_of_those_that_run():
+    on_gpu = Plan(strategy="sequential", node_batch=32, devices=("cuda:0",))
+    larger = replace(on_gpu, node_batch=64)
+    model = MemoryModel(CASE, node_of(8, gpus=1))
+    held = [replace(result(on_gpu, None), peak_device_memory_bytes=gib * 2**30) for gib in (3, 2)]
+    model.learn(held)
+    assert model.held_gpu_bytes([on_gpu, larger, PLAN], {}) == 3 * 2**30
+    assert model.held_gpu_bytes([on_gpu, larger], {on_gpu: 2**30, larger: 5 * 2**30}) == 2**33

@@ -355,8 +355,11 @@ def crowded_race(**needs):
         return Crowded(name, needs[name], memory, log)
 
     race = Race(start)
-    plans = [replace(PLAN, options={"name": name}) for name in needs]
-    return race, [race.enter(plan, Role.SEARCH, time_limit_s=99) for plan in plans], starts
+    return race, [enter(race, name) for name in needs], starts
+
+
+def enter(race, name):
+    return race.enter(replace(PLAN, options={"name": name}), Role.SEARCH, time_limit_s=99)
 
 
 def test_plan_that_is_too_large_by_itself_leaves_the_turns_of_others_as_they_were():
@@ -386,3 +389,29 @@ def test_plans_that_do_not_fit_when_they_are_started_again_have_their_turns_alon
     assert other.failure is None
     race.run_round([one, other])
     assert len(one.turns_s) == len(other.turns_s) == 1
+
+
+def test_plans_that_need_less_of_a_gpu_than_those_that_lacked_it_stay_side_by_side():
+    """The story: after one plan that was too large beside the best one, each turn was a start."""
+    needs, memory, starts = {"best": 4, "large": 7, "small": 3, "larger": 8}, [], []
+
+    def start(plan):
+        starts.append(name := plan.options["name"])
+        return Crowded(name, needs[name], memory, [])
+
+    race = Race(start, gpu_bytes=lambda plans: sum(needs[one.options["name"]] for one in plans))
+    best, large = enter(race, "best"), enter(race, "large")
+    assert race.is_apart
+    race.run_round([best, large])
+    large.close()
+    small = enter(race, "small")
+    starts.clear()
+    for _ in range(3):
+        race.run_round([best, small])
+    assert starts == ["best"]
+    assert not race.is_apart
+    small.close()
+    larger = enter(race, "larger")
+    assert race.is_apart  # without another failure
+    race.run_round([best, larger])
+    assert [one.failure for one in (best, large, small, larger)] == [None] * 4
