@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from launch.errors import InvalidPlanError
+from probes.cuda_devices import predict_order
 from probes.hardware import Gpu, Hardware
+
+if TYPE_CHECKING:
+    from launch.plan import Plan
 
 _EXCLUSIVE = ("exclusive_process", "exclusive_thread")
 _HIDDEN = "is not shown by CUDA"
@@ -35,6 +41,32 @@ def cuda_devices(gpus: Iterable[Gpu]) -> tuple[str, ...]:
 def exclusive_devices(node: Hardware) -> frozenset[str]:
     """Give the GPUs that CUDA lets one process use at a time, as devices of a plan."""
     return frozenset(cuda_devices(g for g in usable_gpus(node) if g.compute_mode in _EXCLUSIVE))
+
+
+def find_devices(plan: Plan, node: Hardware) -> tuple[str, ...]:
+    """Give the devices of a plan by the numbers that CUDA gives the GPUs of a node now.
+
+    CUDA numbers what CUDA_VISIBLE_DEVICES lets through, which may be less than where the plan was
+    found. A number that it shows stays as it is. For others the first GPUs that it shows are as
+    good, where all of the node are alike. Where CUDA's numbers are not known, none is changed.
+
+    Raises:
+        InvalidPlanError: CUDA does not show as many GPUs, or they may be of another kind.
+    """
+    shown = cuda_devices(gpu for gpu in node.gpus if gpu.cuda_index is not None)
+    are_alike = predict_order(node.gpus, {}) is not None
+    is_known = bool(node.gpus) and (bool(shown) or are_alike)
+    if not is_known or set(plan.devices) <= {"cpu", *shown}:
+        return plan.devices
+    wanted = list(dict.fromkeys(device for device in plan.devices if device != "cpu"))
+    usable = cuda_devices(usable_gpus(node))
+    if not are_alike or len(usable) < len(wanted):
+        raise InvalidPlanError(
+            f"devices={','.join(plan.devices)} and CUDA shows {','.join(shown) or 'no GPU'} on "
+            f"{node.node}: set CUDA_VISIBLE_DEVICES as where the plan was found, or choose another"
+        )
+    taken = dict(zip(wanted, usable, strict=False))
+    return tuple(taken.get(device, device) for device in plan.devices)
 
 
 def _fault(gpu: Gpu) -> str | None:

@@ -39,6 +39,7 @@ from planner.jobs.making import (
     find_plans,
     make_job,
     make_local_job,
+    renumber_gpus,
     share_input,
 )
 from planner.jobs.placement import Placement
@@ -309,7 +310,7 @@ class _Launcher:
         with Store.open(self.db, create=False) as store:
             known_as = self._find_known_place(store, request)
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
-            (plan,) = accumulate(request, charge_input(store, request, [plan]))
+            (plan,) = accumulate(request, charge_input(store, request, [renumber_gpus(plan)]))
         plan = replace(plan, host=hosts.names[0])
         job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
@@ -336,6 +337,7 @@ class _Launcher:
                 remedy=remedy,
                 known_as=self._find_known_place(store, request),
             )
+            plans = [renumber_gpus(plan) for plan in plans]
             plans = accumulate(request, charge_input(store, request, plans))
             links = store.machines.latest_links(
                 {host: node.fingerprint() for host, node in nodes.items()}

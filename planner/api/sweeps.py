@@ -13,7 +13,7 @@ from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
-from planner.jobs.making import find_plan
+from planner.jobs.making import find_plan, renumber_gpus
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
@@ -236,7 +236,7 @@ def _find_plans(
             plan = find_plan(
                 store, asked, node, current_software(), remedy=remedy, known_as=known_as
             )
-            found.append(plan.stored)
+            found.append(replace(plan.stored, plan=renumber_gpus(plan).plan))
     return found
 
 

@@ -12,6 +12,7 @@ from launch.noise_scale.estimate import COST_LIMIT
 from launch.plan import PRECISIONS, Plan
 from launch.shares import NodeLimits, StepTime
 from launch.strategies import check_plan, load_strategy
+from launch.strategies._gpus import find_devices
 from planner.cluster.prediction import ClusterNode, Prediction
 from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
@@ -52,10 +53,15 @@ class NodePlan:
     passes: int = 1
     """How often a step does what was a step of the stored plan; `steps` are with these passes."""
 
+    devices: tuple[str, ...] | None = None
+    """Of the plan, as CUDA numbers the node's GPUs now; ``None``: as they are stored."""
+
     @property
     def plan(self) -> Plan:
-        """The stored plan, with the micro-batches of all passes."""
+        """The stored plan, with the devices of its node and the micro-batches of all passes."""
         plan = self.stored.plan
+        if self.devices is not None:
+            plan = replace(plan, devices=self.devices)
         return load_strategy(plan.strategy).accumulate(plan, self.passes)
 
     @property
@@ -89,6 +95,15 @@ class NodePlan:
                 sends_at_end=load_strategy(plan.strategy).sends_at_end(plan),
             ),
         )
+
+
+def renumber_gpus(plan: NodePlan) -> NodePlan:
+    """Give a plan that is to run now, with its GPUs as CUDA numbers them on its node.
+
+    Raises:
+        InvalidPlanError: CUDA does not show as many GPUs as the plan has, or perhaps other kinds.
+    """
+    return replace(plan, devices=find_devices(plan.stored.plan, plan.node))
 
 
 def accumulate(request: LaunchRequest, plans: Sequence[NodePlan]) -> list[NodePlan]:
@@ -312,7 +327,7 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
         step_time=plan.steps.step_time,
         max_batch=max(plan.max_batch, share),
         machine=plan.node.node,
-        gpu_uuids=_find_gpus(plan.stored.plan, plan.node),
+        gpu_uuids=_find_gpus(plan.plan, plan.node),
     )
 
 

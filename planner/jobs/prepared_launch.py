@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from launch.job import Job
 from launch.reports import Report
@@ -51,7 +51,8 @@ class PreparedLaunch(Report):
             return self.predicted_samples_per_s if self.choice.knows_network else None
         # Evidence of a plan that the user has changed says nothing of this job.
         (plan,) = self.plans
-        if plan.stored.plan != self.job.nodes[0].plan:
+        found = replace(plan.stored.plan, devices=plan.plan.devices)
+        if found != self.job.nodes[0].plan:
             return None
         if plan.input is not None:  # the measured rate will be that of the last epoch
             return 1 / plan.input.sample_s(self.job.epochs - 1)

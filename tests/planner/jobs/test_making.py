@@ -18,10 +18,17 @@ from planner.cluster.node_choice import choose_nodes
 from planner.errors import NoPlanError, StalePlanError
 from planner.input_cost.epochs import InputCost
 from planner.jobs.host_choice import cluster_nodes
-from planner.jobs.making import accumulate, find_plans, make_job, make_local_job, share_input
+from planner.jobs.making import (
+    accumulate,
+    find_plans,
+    make_job,
+    make_local_job,
+    renumber_gpus,
+    share_input,
+)
 from planner.plans.measured_steps import steps_from_points
 from probes import codec
-from probes.hardware import DataSpeed
+from probes.hardware import DataSpeed, Gpu
 from tests.planner.jobs.host_plans import (
     FAST,
     GIB,
@@ -227,3 +234,19 @@ def test_effective_batch_of_a_pipeline_keeps_the_activations_of_a_few_micro_batc
     assert (longer.node_batch, longer.micro_batches) == (64, 4)
     assert longer.options == {"schedule": "1f1b", "cut": "measured"}
     check_plan(longer)
+
+
+def test_plan_is_launched_on_an_equal_gpu_where_cuda_does_not_show_its_own(store):
+    """The story: whatever CUDA_VISIBLE_DEVICES was, the stored number was taken."""
+    gpus = tuple(Gpu(nvml_index=i, cuda_index=i, name="equal", uuid=f"GPU-{i}") for i in range(2))
+    node = replace(FAST, gpus=gpus)
+    on_second = Plan(strategy="gpu_data", node_batch=128, devices=("cuda:1",))
+    store.plans.save(plan(node, plan=on_second))
+    request = replace(REQUEST, plan_id=1)
+    now = replace(node, gpus=(replace(gpus[0], cuda_index=None), replace(gpus[1], cuda_index=0)))
+    (found,) = find_plans(store, request, {"n1": now}, SOFTWARE, remedy=REMEDY)
+    part = make_local_job(request, renumber_gpus(found), Path("/runs/1")).nodes[0]
+    assert (part.plan.devices, part.gpu_uuids) == (("cuda:0",), ("GPU-1",))
+    hidden = replace(node, gpus=tuple(replace(gpu, cuda_index=None) for gpu in gpus))
+    with pytest.raises(InvalidPlanError, match="devices=cuda:1 and CUDA shows no GPU on fast"):
+        renumber_gpus(replace(found, node=hidden))

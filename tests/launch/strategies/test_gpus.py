@@ -1,0 +1,66 @@
+"""Numbers that CUDA gives the GPUs of a plan where it is launched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from launch.errors import InvalidPlanError
+from launch.plan import Plan
+from launch.strategies._gpus import find_devices
+from probes.cuda_devices import number_gpus
+
+ON_TWO = Plan(
+    strategy="gpu_data", node_batch=8, processes=2, replicas=2, devices=("cuda:1", "cuda:3")
+)
+ON_ONE = Plan(strategy="sequential", node_batch=8, devices=("cuda:1",))
+
+
+def shown(node, *indices):
+    """Give a node of which CUDA shows these GPUs alone, as CUDA_VISIBLE_DEVICES lets it."""
+    return replace(node, gpus=number_gpus(node.gpus, [f"GPU-{index}" for index in indices]))
+
+
+def mixed(node):
+    """Give a node whose first GPU is of another kind."""
+    return replace(node, gpus=(replace(node.gpus[0], name="small"), *node.gpus[1:]))
+
+
+def test_numbers_that_cuda_shows_stay_as_they_are(gpu_node):
+    assert find_devices(ON_TWO, gpu_node) == ("cuda:1", "cuda:3")
+    assert find_devices(ON_ONE, shown(gpu_node, 2, 3)) == ("cuda:1",)
+    assert find_devices(ON_ONE, shown(mixed(gpu_node), 3, 1)) == ("cuda:1",)
+
+
+def test_equal_gpus_take_the_place_of_those_that_cuda_does_not_show(gpu_node):
+    """The story: a plan that had found cuda:0 in use ended in torch's error with one GPU shown."""
+    assert find_devices(ON_ONE, shown(gpu_node, 1)) == ("cuda:0",)
+    assert find_devices(ON_TWO, shown(gpu_node, 1, 3)) == ("cuda:0", "cuda:1")
+
+
+@pytest.mark.parametrize(
+    ("plan", "indices", "said"),
+    [
+        (ON_TWO, (1,), "devices=cuda:1,cuda:3 and CUDA shows cuda:0 on test: set CUDA_VISIBLE_"),
+        (ON_ONE, (), "devices=cuda:1 and CUDA shows no GPU on test: set CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_fewer_gpus_than_the_plan_has_are_refused(plan, indices, said, gpu_node):
+    with pytest.raises(InvalidPlanError, match=said):
+        find_devices(plan, shown(gpu_node, *indices))
+
+
+def test_gpu_that_may_be_of_another_kind_takes_no_ones_place(gpu_node):
+    with pytest.raises(InvalidPlanError, match="devices=cuda:1 and CUDA shows cuda:0 on test"):
+        find_devices(ON_ONE, shown(mixed(gpu_node), 1))
+
+
+def test_what_is_not_known_of_cudas_numbers_refuses_no_plan(gpu_node, two_cores):
+    assert find_devices(ON_ONE, shown(mixed(gpu_node))) == ("cuda:1",)
+    assert find_devices(ON_ONE, two_cores) == ("cuda:1",)
+
+
+def test_cpus_are_no_matter_of_cuda(gpu_node):
+    plan = Plan(strategy="sequential", node_batch=8)
+    assert find_devices(plan, shown(gpu_node)) == ("cpu",)
