@@ -380,7 +380,10 @@ def _torchrun_place(words: Sequence[str], number: int) -> _ProgramPlace:
 
 
 def _accelerate_place(words: Sequence[str], number: int) -> _ProgramPlace:
-    """Find the first words that can be a script: a file of Python, or ``-m`` and a module."""
+    """Find the script: a file of Python, ``-m`` and a module, or a word behind no option.
+
+    Only accelerate knows which of its options have their value in the next word; no more than one.
+    """
     for at in range(number, len(words)):
         word, *behind = words[at : at + 2]
         if word.replace("_", "-") == _NO_PYTHON:
@@ -390,6 +393,8 @@ def _accelerate_place(words: Sequence[str], number: int) -> _ProgramPlace:
                 raise ScriptError(f"accelerate launch {word}: name the module right behind it")
             module = ("-m", behind[0])
             return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=at, words=module, taken=2)
-        if word.endswith(_FILES):
+        before = words[at - 1]  # of the first, the word launch
+        may_be_value = before.startswith("-") and "=" not in before
+        if word.endswith(_FILES) or not (word.startswith("-") or may_be_value):
             return _ProgramPlace(kind=ProgramKind.TORCHRUN, begin=at)
     raise ScriptError("accelerate launch without a file that ends in .py, and without -m: name one")

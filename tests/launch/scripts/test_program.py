@@ -159,6 +159,11 @@ def test_what_cannot_be_measured_is_refused_in_one_line(words, choices, says):
             ProgramKind.TORCHRUN,
             "accelerate launch --cpu /shim.py t.pyz x.py",
         ),
+        (
+            "accelerate launch --num_processes 2 train -m x.py",
+            ProgramKind.TORCHRUN,
+            "accelerate launch --num_processes 2 /shim.py train -m x.py",
+        ),
     ],
 )
 def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
@@ -175,6 +180,9 @@ def test_shim_stands_in_front_of_what_trains(command, kind, shimmed):
         ("torchrun --nproc-per-node 2 -m a.b x", "a.b"),
         ("torchrun --nproc-per-node 2 t.py", "t.py"),
         ("accelerate launch -m a.b x.py", "a.b"),
+        # The story: a script without .py was passed over, and its argument taken for the script.
+        ("accelerate launch train x.py", "train"),
+        ("accelerate launch --num_processes 2 --cpu --mixed_precision=no train x.py", "train"),
     ],
 )
 def test_target_is_what_trains(command, target):
@@ -214,7 +222,7 @@ def test_what_is_missing_is_named(words, says, tmp_path):
     ("command", "target"),
     [
         ("torchrun --no-python ./train", "torchrun"),
-        ("accelerate launch a", "accelerate"),
+        ("accelerate launch --cpu a", "accelerate"),
         ("train python x", "x"),
     ],
 )
