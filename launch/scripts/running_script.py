@@ -385,8 +385,10 @@ def compile_step_regex(text: str) -> re.Pattern[str]:
     """Compile what matches the lines that are steps.
 
     Raises:
-        ScriptError: It is no regular expression.
+        ScriptError: It is no regular expression, or it is empty.
     """
+    if not text:
+        raise ScriptError("--step-regex '': it matches every line: name what a step prints")
     try:
         return re.compile(text)
     except re.error as error:

@@ -10,6 +10,7 @@ import typer
 from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
+    MOST_EPOCHS,
     AllowRoot,
     AllowStale,
     AsJson,
@@ -51,7 +52,8 @@ def launch(
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
-        int, what_option("--epochs", help_="Epochs to train.", metavar="N", min=1)
+        int,
+        what_option("--epochs", help_="Epochs to train.", metavar="N", min=1, max=MOST_EPOCHS),
     ] = 1,
     plan: MaybePlan = None,
     global_batch: Annotated[
@@ -202,6 +204,8 @@ def launch(
     from launch.use_cases import make_workload
     from planner.commands.launch import launch as launch_job
     from planner.jobs.launch_request import LaunchRequest
+    from planner.jobs.restarts import check_restarts
+    from planner.jobs.resuming import check_resume
 
     if checkpoint_every is not None and checkpoint is None:
         raise UsageError(
@@ -240,6 +244,8 @@ def launch(
         hang_timeout_s=None if hang_timeout is None else duration_s("--hang-timeout", hang_timeout),
     )
     if detach:
+        check_resume(request)
+        check_restarts(request)
         found.access.check_root()
         submit_command(context, JobKind.LAUNCH, db, out)
         return

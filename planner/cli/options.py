@@ -42,6 +42,17 @@ def named(path: str) -> Path:
     return Path(path)
 
 
+def host_named(name: str) -> str:
+    """Take the name of a host that is not empty: no plan is of such a host, and none was found.
+
+    Raises:
+        BadParameter: It is.
+    """
+    if not name:
+        raise typer.BadParameter("it is empty: name a host")
+    return name
+
+
 what_option = partial(option, group="What to train")
 search_option = partial(option, group="Search")
 plan_option = partial(option, group="Plan")
@@ -72,7 +83,10 @@ MaybeTuned = Annotated[str | None, what_option("--use-case", help_=_CASE_HELP, m
 MaybeCase = Annotated[
     str | None, option("--use-case", help_="Show only this use case's.", metavar="NAME")
 ]
-MaybeNode = Annotated[str | None, option("--node", help_="Show only this host's.", metavar="NAME")]
+MaybeNode = Annotated[
+    str | None,
+    option("--node", help_="Show only this host's.", parser=host_named, metavar="NAME"),
+]
 CaseSettings = Annotated[
     list[str] | None,
     what_option(
@@ -133,3 +147,5 @@ NoWait = Annotated[
 ]
 PlanId = Annotated[int, typer.Argument(metavar="ID", help="Number of a plan.")]
 DEFAULT_DATABASE = "planner.db"
+MOST_EPOCHS = 10**9
+"""A database holds numbers up to ``2 ** 63 - 1``."""

@@ -22,7 +22,7 @@ from planner.cli.options import (
     option,
 )
 from planner.cli.scripts import Command, ScriptCommand, check_options, needed_case
-from planner.cli.values import check_one_format, stored_name
+from planner.cli.values import check_one_format, listed_name, stored_name
 from planner.report.output import start_output
 
 plans_app = command_group("List, show, compare, export, import and delete stored plans.")
@@ -42,7 +42,7 @@ def plans_list(
 
     out = start_output("plans list", as_json=json)
     check_one_format(json=json, csv=csv)
-    list_plans(db, out, use_case and stored_name(use_case), node, as_csv=csv)
+    list_plans(db, out, listed_name(use_case), node, as_csv=csv)
 
 
 @plans_app.command("show", cls=GroupedCommand)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsCsv, AsJson, Database, MaybeCase, option
-from planner.cli.values import check_one_format, one_of, picture_file, stored_name
+from planner.cli.values import check_one_format, listed_name, one_of, picture_file
 from planner.report.output import start_output
 
 runs_app = command_group("List, show and compare trainings that were launched.")
@@ -69,7 +69,7 @@ def runs_list(
     check_one_format(json=json, csv=csv)
     states = tuple(str(each) for each in TrainingStatus)
     wanted = None if state is None else TrainingStatus(one_of("--state", state, states))
-    list_runs(db, out, use_case and stored_name(use_case), wanted, as_csv=csv)
+    list_runs(db, out, listed_name(use_case), wanted, as_csv=csv)
 
 
 @runs_app.command("show", cls=_PlottingCommand)

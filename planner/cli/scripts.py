@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from planner.cli.jobs import given_options
 from planner.cli.options import option
 from planner.cli.values import names_of, one_of
 from planner.errors import UsageError
+from planner.report.output import environment_variable
 
 if TYPE_CHECKING:
     from launch.plan import Setting
@@ -131,17 +133,28 @@ def find_parts(parts: Sequence[str] | None, *, is_python: bool) -> tuple[str, ..
 def check_options(context: typer.Context, allowed: Sequence[str], out: Output) -> None:
     """Refuse options that mean nothing for a script, and warn of one that stands behind it.
 
+    Without a ``--`` the command may be a slip: a use case without its option, or half a value.
+
     Raises:
-        UsageError: One was given.
+        UsageError: One was given, or the command is the name of a use case.
     """
-    for name in given_options(context):
-        if name not in allowed and context.params[name] not in (None, False):
-            raise UsageError(
-                f"--{name.replace('_', '-')} and a command after --: it is for use cases alone: "
-                "leave it out"
-            )
     command = context.params["command"]
-    if context.meta[_TYPED][: -len(command)][-1:] == ("--",):
+    is_after_dashes = context.meta[_TYPED][: -len(command)][-1:] == ("--",)
+    if not is_after_dashes:
+        _refuse_use_case(command)
+    for name, value in given_options(context).items():
+        if name in allowed or value is None or value is False:
+            continue
+        given = _as_given(context, name)
+        if is_after_dashes:
+            raise UsageError(
+                f"{given} and a command after --: it is for use cases alone: leave it out"
+            )
+        raise UsageError(
+            f"{given} and {command[0]!r}, where a command of your own would begin: {given} is for "
+            "use cases alone: leave one of them out"
+        )
+    if is_after_dashes:
         return
     ours = {
         text
@@ -181,6 +194,23 @@ def refuse_without_command(context: typer.Context, names: Sequence[str]) -> None
                 f"--{name.replace('_', '-')} and no command: write the script after --, such as "
                 "-- python train.py"
             )
+
+
+def _refuse_use_case(command: Sequence[str]) -> None:
+    """Refuse the name of a built-in use case where a command begins, unless a program has it."""
+    from launch.use_cases import use_case_names
+
+    name = command[0]
+    if name.partition(",")[0] in use_case_names() and shutil.which(name) is None:
+        raise UsageError(f"program {name!r} is not there: a use case needs --use-case {name}")
+
+
+def _as_given(context: typer.Context, name: str) -> str:
+    """Give an option as the user wrote it: where it was read from its variable, that one."""
+    option_name = "--" + name.replace("_", "-")
+    source: Any = context.get_parameter_source(name)
+    is_variable = source is not None and source.name == "ENVIRONMENT"
+    return environment_variable(option_name) if is_variable else option_name
 
 
 def _value(text: str) -> Setting:

@@ -10,6 +10,7 @@ from planner.cli.grouped_help import GroupedCommand, GroupedGroup, names_subcomm
 from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
+    MOST_EPOCHS,
     AsCsv,
     AsJson,
     CaseSettings,
@@ -24,7 +25,7 @@ from planner.cli.options import (
     search_option,
     what_option,
 )
-from planner.cli.values import check_data, check_one_format, counts_named, stored_name
+from planner.cli.values import check_data, check_one_format, counts_named, listed_name
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -43,7 +44,10 @@ def sweep(
     data: DataFolder = None,
     seed: Seed = 0,
     epochs: Annotated[
-        int, what_option("--epochs", help_="Epochs of each training.", metavar="N", min=1)
+        int,
+        what_option(
+            "--epochs", help_="Epochs of each training.", metavar="N", min=1, max=MOST_EPOCHS
+        ),
     ] = 1,
     batches: Annotated[
         str | None,
@@ -119,7 +123,7 @@ def sweep_list(
     from planner.commands.sweep import list_sweeps
 
     out = start_output("sweep list", as_json=json)
-    list_sweeps(db, out, use_case and stored_name(use_case))
+    list_sweeps(db, out, listed_name(use_case))
 
 
 @sweep_app.command("show", cls=GroupedCommand)

@@ -17,7 +17,7 @@ from planner.cli.options import (
     MaybeCase,
     MaybeNode,
 )
-from planner.cli.values import check_one_format, stored_name
+from planner.cli.values import check_one_format, listed_name, stored_name
 from planner.report.output import start_output
 
 trials_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
@@ -40,7 +40,7 @@ def trials(
 
     out = start_output("trials", as_json=json)
     check_one_format(json=json, csv=csv)
-    show_trials(db, out, use_case and stored_name(use_case), node, as_csv=csv)
+    show_trials(db, out, listed_name(use_case), node, as_csv=csv)
 
 
 @trials_app.command("export", cls=GroupedCommand)

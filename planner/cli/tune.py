@@ -12,6 +12,7 @@ import typer
 from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
+    MOST_EPOCHS,
     AllowRoot,
     AsJson,
     CaseSettings,
@@ -68,6 +69,7 @@ def tune(
             help_="Epochs of the training to come: compile time is divided among them.",
             metavar="N",
             min=1,
+            max=MOST_EPOCHS,
         ),
     ] = 10,
     budget: Annotated[
@@ -202,6 +204,8 @@ def tune(
         tune_script(script, of_script, db, out, waits=not no_wait)
         return
     refuse_without_command(context, _FOR_SCRIPTS_ALONE)
+    if replay is not None and hosts is not None:
+        raise UsageError("--replay and --hosts exclude each other: records are of one machine")
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from launch.workload import Workload

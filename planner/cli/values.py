@@ -43,6 +43,11 @@ def stored_name(use_case: str, settings: Sequence[str] = ()) -> str:
     return str(resolve(use_case, settings))
 
 
+def listed_name(use_case: str | None) -> str | None:
+    """Give the same of the use case whose things are listed; ``None`` for all."""
+    return None if use_case is None else stored_name(use_case)
+
+
 def checked_name(use_case: str) -> str:
     """Give the same of one whose file, or module, is there; nothing is imported."""
     from launch.use_cases import make_workload

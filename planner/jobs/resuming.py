@@ -30,9 +30,8 @@ def resolve_resume(
         CheckpointError: There is no usable checkpoint, it is one of another training, or there is
             one that would be lost.
     """
+    check_resume(request)
     if request.checkpoint.folder is None:
-        if request.resume:
-            raise UsageError("--resume and no --checkpoint: name the folder of the checkpoints")
         return request, {}
     folder = Path(request.checkpoint.folder)
     checkpoint = replace(request.checkpoint, folder=str(folder.absolute()))
@@ -54,6 +53,16 @@ def resolve_resume(
         checkpoint=checkpoint,
     )
     return same, _shares(request, manifest)
+
+
+def check_resume(request: LaunchRequest) -> None:
+    """Check that a training which is to be resumed has a folder of checkpoints.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if request.resume and request.checkpoint.folder is None:
+        raise UsageError("--resume and no --checkpoint: name the folder of the checkpoints")
 
 
 def _shares(request: LaunchRequest, manifest: Manifest) -> dict[str, int]:

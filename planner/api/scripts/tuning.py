@@ -17,7 +17,7 @@ from launch.reports import Noted, Report, Warned, Working
 from launch.scripts.environment import NO_PYTHON
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
 from launch.scripts.recognition import has_losses
-from launch.scripts.running_script import RunningScript
+from launch.scripts.running_script import RunningScript, compile_step_regex
 from launch.scripts.whole_run import WholeRun
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
 from planner.cancellation import Cancellation
@@ -112,6 +112,7 @@ def tune_script(
     # Before it waits for the machine, which may be long.
     program = script.program
     check_placeholders(program)
+    _check_step_regex(script)
     is_python = program.kind is not ProgramKind.OTHER
     command, path = program.fill(program.own_values), os.environ.get("PATH")
     program.check(command, Path.cwd(), path, is_python=is_python)
@@ -199,11 +200,6 @@ class ScriptTrials:
         """
         program, cores = self._script.program, self._node.cpu.usable_cores
         own, counts_runs = program.own_values, WHOLE_RUNS in self._options()
-        if self._script.step_regex is not None and PROCESSES in program.placeholders:
-            raise ScriptError(
-                "--step-regex and {processes}: whether a line is a step of one process or of "
-                "all cannot be seen: leave one out"
-            )
         batch, processes = int(own.get(BATCH, 1)), int(own.get(PROCESSES, 1))
         plans = ScriptPlans(
             program=program,
@@ -320,6 +316,22 @@ class ScriptTrials:
             in_place=script.in_place,
             step_regex=script.step_regex,
             seed=_SEED if script.patches else None,  # their first losses are compared
+        )
+
+
+def _check_step_regex(script: TunedScript) -> None:
+    """Check that lines of the output can be told to be steps, where they count as such.
+
+    Raises:
+        ScriptError: It is no regular expression, or whose lines they are cannot be seen.
+    """
+    if script.step_regex is None:
+        return
+    compile_step_regex(script.step_regex)
+    if PROCESSES in script.program.placeholders:
+        raise ScriptError(
+            "--step-regex and {processes}: whether a line is a step of one process or of all "
+            "cannot be seen: leave one out"
         )
 
 

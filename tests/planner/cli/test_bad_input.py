@@ -22,6 +22,7 @@ raise_at_import = 1 / 0
 
 OUT_OF_REACH = "--ssh-config unreachable"  # without the ten seconds that ssh would wait
 TO_LOSS = "tune --use-case simplebig --objective time-to-loss"
+LISTS = ("plans list", "trials", "runs list", "sweep list")
 # arguments, exit code, what the line must say; in a folder as `furnished` makes it
 CASES = [
     ("tune --use-case simplebg", 2, "did you mean simplebig?"),
@@ -104,6 +105,19 @@ CASES = [
     ("plans import photos", 2, "plans export wrote"),
     ("launch --use-case simplebig --plan 99", 3, "ddlplan tune --use-case simplebig"),
     ("launch --use-case simplebig --epochs 0", 2, "--epochs"),
+    # A number that no database holds was a bug of ddlplan, after the first step.
+    ("launch --use-case simplebig --epochs 99999999999999999999", 2, "--epochs"),
+    ("sweep --use-case simplebig --batches 8 --epochs 99999999999999999999", 2, "--epochs"),
+    # An empty name, as of a variable that was never set, was one of which nothing is stored.
+    *((f"{lists} --use-case=", 2, "unknown use case ''") for lists in LISTS),
+    ("plans list --node=", 2, "it is empty: name a host"),
+    ("tune --replay text --hosts remote", 2, "--replay and --hosts exclude each other"),
+    # What is a slip was told of a -- that nobody had typed, or to tune a program of that name.
+    ("launch --json simplebig", 2, "a use case needs --use-case simplebig"),
+    ("plans best --json simplebig,lr=1", 2, "a use case needs --use-case simplebig,lr=1"),
+    ("tune --json --use-case simplebig --budget 1 m", 2, "'m', where a command of your own would"),
+    ("tune --json --step-regex ( -- python train.py", 2, "see Python's re"),
+    ("tune --json --step-regex= -- python train.py", 2, "it matches every line"),
 ]
 
 

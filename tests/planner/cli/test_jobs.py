@@ -107,6 +107,8 @@ def test_search_is_detached_listed_followed_and_cancelled(ddlplan, cases):
         (["tune", "--use-case", STEADY, "--budget", "soon"], "no duration"),
         (["launch", "--use-case", STEADY, "--resume", "--checkpoint-every", "5m"], "--checkpoint"),
         (["tune", "--use-case", STEADY, "--hosts", "nowhere"], "nowhere"),
+        (["launch", "--use-case", STEADY, "--resume"], "--resume and no --checkpoint"),
+        (["launch", "--use-case", STEADY, "--max-restarts", "2"], "and no --checkpoint"),
     ],
 )
 def test_what_cannot_run_is_refused_before_it_is_a_job(ddlplan, cases, arguments, message):

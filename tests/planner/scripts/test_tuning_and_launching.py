@@ -244,6 +244,13 @@ def test_use_case_in_place_of_a_command_is_told_its_option(ddlplan):
     assert "a use case needs --use-case" in ended.err
 
 
+def test_option_that_a_variable_has_set_is_refused_by_the_name_of_the_variable(ddlplan):
+    """The story: it was named as an option, to be left out, that nobody had typed."""
+    ended = ddlplan.run("tune", "--", "python", "train.py", DDLPLAN_PRECISION="bf16")
+    assert ended.code == 2
+    assert "error: DDLPLAN_PRECISION and a command after --: it is for use cases" in ended.err
+
+
 def test_misspelled_python_is_told_its_name(ddlplan):
     ended = ddlplan.run("tune", "--", "pyhton", "train.py", "--budget", "3m")
     assert ended.code == 2
