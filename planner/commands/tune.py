@@ -144,7 +144,7 @@ def _print_plan(
     if outcome.exact is not None:
         out.write_fact("in fp32", _describe_rate(outcome.exact, outcome.trials))
     counts = Counter(trial.outcome for trial in outcome.trials)
-    parts = [f"{counts[kind]} {kind.replace('_', ' ')}" for kind in Outcome if counts[kind]]
+    parts = [f"{counts[kind]} {kind.words}" for kind in Outcome if counts[kind]]
     out.write_fact("trials", f"{len(outcome.trials)}: {', '.join(parts)}")
     out.write_fact("time", _describe_time(result, outcome.stepping_s))
     out.write_fact("stored", WithCommand(f"plan {stored.id}; next: ", then))

@@ -161,7 +161,7 @@ class StudyEvidence:
         if not failed or any(result.outcome.has_times for result in failed):
             return None
         last = failed[-1]
-        return last.reason or str(last.outcome).replace("_", " ")
+        return last.reason or last.outcome.words
 
     def has_tried(self, strategy: str) -> bool:
         """Tell whether there was a trial of a strategy, whatever came of it."""

@@ -252,4 +252,4 @@ class _RunningTrial:
 def _describe_result(result: TrialResult) -> str:
     """Describe the result of a trial in a word or two."""
     rate = result.reported_samples_per_s()
-    return str(result.outcome).replace("_", " ") if rate is None else f"{rate:.1f}/s"
+    return result.outcome.words if rate is None else f"{rate:.1f}/s"

@@ -101,7 +101,7 @@ def why_no_speedup(sweep: StoredSweep, point: SweepPoint) -> str:
     if first is None:
         return f"{label}: not trained yet with this batch"
     if first.outcome is not Outcome.OK:
-        return f"{label} failed: {first.reason or str(first.outcome).replace('_', ' ')}"
+        return f"{label} failed: {first.reason or first.outcome.words}"
     if first.side_by_side != point.side_by_side:
         return f"not run side by side with {label}"
     return f"too few turns beside {label}"
@@ -307,8 +307,7 @@ def _failure_sentences(sweep: StoredSweep) -> Iterator[str]:
     for point in sweep.points:
         if point.outcome is not Outcome.OK:
             label = sweep.record.settings[point.setting].label
-            what = str(point.outcome).replace("_", " ")
-            yield f"batch {point.batch} with {label} failed, {what}: {point.reason}"
+            yield f"batch {point.batch} with {label} failed, {point.outcome.words}: {point.reason}"
 
 
 def _disturbance_sentences(sweep: StoredSweep) -> Iterator[str]:

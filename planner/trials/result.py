@@ -41,6 +41,11 @@ class Outcome(StrEnum):
         """Whether a trial with this outcome speaks against its plan."""
         return not self.has_times and self is not Outcome.NO_TIME
 
+    @property
+    def words(self) -> str:
+        """The same for people: ``out of memory``."""
+        return self.value.replace("_", " ")
+
 
 class Role(StrEnum):
     """Why a trial was run."""

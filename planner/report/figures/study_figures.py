@@ -43,7 +43,7 @@ def trials_figure(trials: Sequence[StoredTrial], *, num_trials: int) -> Figure |
         rows.append(
             (
                 str(trial.number),
-                format_interval(rate) or str(result.outcome).replace("_", " "),
+                format_interval(rate) or result.outcome.words,
                 "" if best is None else format_number(best),
                 describe_settings(result.plan),
             )

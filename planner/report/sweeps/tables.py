@@ -155,7 +155,6 @@ def _sweep_row(record: SweepRecord) -> Row:
 def _point_row(sweep: StoredSweep, one: PointFigures) -> Row:
     point = one.point
     failed = point.outcome is not Outcome.OK
-    outcome = str(point.outcome).replace("_", " ")
     return {
         "batch": str(point.batch),
         "setting": sweep.record.settings[point.setting].label,
@@ -163,7 +162,7 @@ def _point_row(sweep: StoredSweep, one: PointFigures) -> Row:
         "speedup": format_interval(one.speedup),
         "accuracy": "" if one.accuracy is None else percent(one.accuracy),
         "loss": "" if one.loss is None else format_value(one.loss),
-        "reason": f"{outcome}: {point.reason}" if failed else "",
+        "reason": f"{point.outcome.words}: {point.reason}" if failed else "",
     }
 
 
@@ -224,7 +223,7 @@ def point_line(label: str, figures: PointFigures) -> str:
     point = figures.point
     head = f"batch {point.batch:>6}  {label}"
     if point.outcome is not Outcome.OK:
-        return f"{head}  {str(point.outcome).replace('_', ' ')}: {point.reason}"
+        return f"{head}  {point.outcome.words}: {point.reason}"
     parts = [head]
     if figures.epoch_s is not None:
         parts.append(f"{format_range(figures.epoch_s)} s an epoch")
