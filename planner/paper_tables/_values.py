@@ -79,6 +79,10 @@ class TableColumn:
     may_drop: bool = False
     """Whether a narrow terminal does without it."""
 
+    def cell_of(self, row: Mapping[str, Cell]) -> Cell:
+        """Give its cell of a row, an empty one where the row has none."""
+        return row.get(self.key, EMPTY)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTable:
@@ -100,7 +104,7 @@ class PaperTable:
     @property
     def used_columns(self) -> list[TableColumn]:
         """Those that are not empty in every row."""
-        return [c for c in self.columns if any(row.get(c.key, EMPTY).text for row in self.rows)]
+        return [c for c in self.columns if any(c.cell_of(row).text for row in self.rows)]
 
     @property
     def all_notes(self) -> list[str]:
@@ -155,7 +159,7 @@ class MeasuredCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePlot:
-    """A plot of measured points."""
+    """A plot of measured points over whole numbers."""
 
     key: str
     title: str
@@ -163,9 +167,6 @@ class CurvePlot:
     y_title: str
     curves: tuple[MeasuredCurve, ...]
     """Empty where nothing is measured: the notes say why."""
-
-    is_counted: bool = False
-    """Whether x has whole numbers only."""
 
     notes: tuple[str, ...] = ()
 

@@ -93,10 +93,8 @@ class WorkerSweep:
         if not begins_with_one_worker(self.sweep.record):
             sweep = f"sweep {self.sweep.record.id} has no setting with one worker"
             cells["scaling"] = Cell.lacking(f"{sweep}: ddlplan report --measure")
-        elif one.speedup is not None:
-            cells["scaling"] = Cell.measured(one.speedup)
-        elif one.point.setting:
-            cells["scaling"] = Cell.lacking(why_no_speedup(self.sweep, one.point))
+        elif one.point.setting:  # the first is what others are compared with
+            cells["scaling"] = Cell.of(one.speedup, why_no_speedup(self.sweep, one.point))
         if (target := self.target) is not None:
             cells["target"] = Cell.counted(100 * target)
         cells["time"] = Cell.of(self._time(one), self._why_no_time(one))

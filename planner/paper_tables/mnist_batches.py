@@ -169,10 +169,8 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
     if one.point.outcome is not Outcome.OK:
         return {"epoch": Cell.lacking(one.point.reason or str(one.point.outcome))}
     cells = {"epoch": Cell.of(one.epoch_s, "too few turns counted")}
-    if one.speedup is not None:
-        cells["speedup"] = Cell.measured(one.speedup)
-    elif one.point.setting:
-        cells["speedup"] = Cell.lacking(why_no_speedup(sweep, one.point))
+    if one.point.setting:  # the first is what others are compared with
+        cells["speedup"] = Cell.of(one.speedup, why_no_speedup(sweep, one.point))
     untested = Cell.lacking(
         "not measured on a test set" if sweep.record.test_samples else "there is no test set"
     )

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
-from planner.paper_tables._values import (
-    EMPTY,
-    Cell,
-    PaperPlot,
-    PaperSection,
-    PaperTable,
-    TableColumn,
-)
+from planner.paper_tables._values import Cell, PaperPlot, PaperSection, PaperTable, TableColumn
 from planner.report.figures.figure import escaped, figures_html
 from planner.report.page.document import page_document
 from planner.report.papers.plots import paper_figures
@@ -89,15 +82,15 @@ def _table(table: PaperTable) -> str:
 def _cells(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> Iterator[str]:
     """Give the cells of a row; why something is missing takes the place of empty ones after it."""
     first, *others = columns
-    yield f'<th scope="row">{escaped(row.get(first.key, EMPTY).text)}</th>'
+    yield f'<th scope="row">{escaped(first.cell_of(row).text)}</th>'
     while others:
         column, *others = others
-        cell = row.get(column.key, EMPTY)
+        cell = column.cell_of(row)
         width = 1
-        while cell.missing is not None and others and not row.get(others[0].key, EMPTY).text:
+        while cell.missing is not None and others and not others[0].cell_of(row).text:
             others, width = others[1:], width + 1
         span = f' colspan="{width}"' if width > 1 else ""
-        kind = f' class="{_kind(cell, column)}"' if _kind(cell, column) else ""
+        kind = f' class="{name}"' if (name := _kind(cell, column)) else ""
         label = f' data-label="{escaped(column.title)}"' if cell.text else ""
         yield f"<td{span}{kind}{label}>{escaped(cell.text)}</td>"
 

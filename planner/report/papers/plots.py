@@ -76,7 +76,7 @@ def _curve_figure(plot: CurvePlot) -> Figure:
             title=plot.title,
             x_title=plot.x_title,
             y_title=plot.y_title,
-            is_counted=plot.is_counted,
+            is_counted=True,
         ),
         columns=(plot.x_title, *(curve.label for curve in plot.curves)),
         rows=_curve_rows(plot),

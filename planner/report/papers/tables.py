@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
-from planner.paper_tables._values import EMPTY, Cell, PaperTable, TableColumn
+from planner.paper_tables._values import Cell, PaperTable, TableColumn
 from planner.quantities import printable
 from planner.report.table import Column, Terminal, render_csv, render_table
 
@@ -44,7 +44,7 @@ def _table_text(table: PaperTable, shown: Sequence[TableColumn], terminal: Termi
     below = [column for column in table.columns if column not in shown]
     columns.append(Column(key=_MISSING, title=_MISSING.upper(), is_remark=True))
     rows = [
-        {column.key: _short(row.get(column.key, EMPTY)) for column in shown}
+        {column.key: _short(column.cell_of(row)) for column in shown}
         | {_MISSING: "; ".join(filter(None, (_values_of(row, below), _missing_of(table, row))))}
         for row in table.rows
     ]
@@ -58,9 +58,7 @@ def paper_table_markdown(table: PaperTable) -> str:
         _markdown_row([column.title for column in used]),
         _markdown_row(["---:" if column.is_number else "---" for column in used]),
     ]
-    lines += [
-        _markdown_row([row.get(column.key, EMPTY).text for column in used]) for row in table.rows
-    ]
+    lines += [_markdown_row([column.cell_of(row).text for column in used]) for row in table.rows]
     return "\n".join(lines) + "\n"
 
 
@@ -69,7 +67,7 @@ def paper_table_csv(table: PaperTable) -> str:
     fields: list[str] = []
     for column in table.columns:
         fields.append(column.key)
-        if any(row.get(column.key, EMPTY).low is not None for row in table.rows):
+        if any(column.cell_of(row).low is not None for row in table.rows):
             fields += [f"{column.key}_ci_low", f"{column.key}_ci_high"]
     rows = [_record(table, row) for row in table.rows]
     return render_csv(rows, [*fields, "source", _MISSING])
@@ -83,7 +81,7 @@ def paper_table_json(table: PaperTable) -> dict[str, Any]:
         "source": table.source,
         "notes": list(table.notes),
         "rows": [
-            {column.key: _cell_json(row.get(column.key, EMPTY), column) for column in table.columns}
+            {column.key: _cell_json(column.cell_of(row), column) for column in table.columns}
             for row in table.rows
         ],
     }
@@ -103,12 +101,12 @@ def _cell_json(cell: Cell, column: TableColumn) -> Any:
 def _record(table: PaperTable, row: Mapping[str, Cell]) -> dict[str, object]:
     found: dict[str, object] = {}
     for column in table.columns:
-        cell = row.get(column.key, EMPTY)
+        cell = column.cell_of(row)
         has_text = cell.number is None and cell.missing is None
         found[column.key] = cell.text if has_text else cell.number
         found[f"{column.key}_ci_low"], found[f"{column.key}_ci_high"] = cell.low, cell.high
     is_published = any(
-        column.key.startswith("published") and row.get(column.key, EMPTY).number is not None
+        column.key.startswith("published") and column.cell_of(row).number is not None
         for column in table.columns
     )
     found["source"] = table.source if is_published else None
@@ -119,14 +117,14 @@ def _missing_of(table: PaperTable, row: Mapping[str, Cell]) -> str:
     lacking = [
         (column.title, cell.missing)
         for column in table.columns
-        if (cell := row.get(column.key, EMPTY)).missing is not None
+        if (cell := column.cell_of(row)).missing is not None
     ]
     return "; ".join(f"{title}: {why}" for title, why in lacking)
 
 
 def _values_of(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> str:
     """Name the values of some columns; what is missing is said elsewhere."""
-    cells = [(column.title, row.get(column.key, EMPTY)) for column in columns]
+    cells = [(column.title, column.cell_of(row)) for column in columns]
     known = [(title, cell) for title, cell in cells if cell.text and cell.missing is None]
     return "; ".join(f"{title}: {cell.text}" for title, cell in known)
 

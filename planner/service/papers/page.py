@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from planner.api import changes, reports
-from planner.paper_tables._values import EMPTY, PaperSection
+from planner.paper_tables._values import PaperSection
 from planner.quantities import printable
 from planner.records.event_record import EventRecord
 from planner.report.papers.plots import paper_figures
@@ -24,11 +24,7 @@ def show(request: PageRequest, context: Context) -> View:
             raise QueryError(f"plot={printable(key[:60])}: /papers names those that there are")
         values = {"plot": plot, "figures": paper_figures(plot)}
         return View(template="paper_plot.html", title=plot.title, values=values)
-    return View(
-        template="papers.html",
-        title="Tables of papers",
-        values={"sections": sections, "empty": EMPTY},
-    )
+    return View(template="papers.html", title="Tables of papers", values={"sections": sections})
 
 
 @lru_cache(maxsize=1)
