@@ -13,7 +13,7 @@ from planner.jobs.training import RUNS
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.report.figures.figure import Figure
 from planner.report.figures.picture import picture
-from planner.report.figures.training_figures import compared_figures, loss_figure, rate_figure
+from planner.report.figures.training_figures import compared_figures, epoch_figures
 from planner.report.figures.usage_figures import learning_figures, machine_use_figures
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
@@ -52,8 +52,7 @@ def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
     record = trainings.get(training_id, db=db)
     usage = trainings.get_usage(training_id, db=db)
     if plot is not None:
-        by_epoch = [loss_figure(record), rate_figure(record)]
-        figures = [figure for figure in by_epoch if figure is not None]
+        figures = epoch_figures(record)
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
         title = f"Training {record.id}: {describe_trained(record.use_case)}"
         _draw(figures, mark_title(title, record), plot, out)

@@ -8,6 +8,7 @@ allow no style of an element's own.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.quantities import printable
@@ -70,11 +71,16 @@ def path(kind: str, data: str) -> str:
 
 def below(axis: Axis, top: float, bottom: float, title: str) -> str:
     """Draw an axis below a plot, with a grid through it and its unit."""
-    ticks = axis.ticks()
-    grid = "".join(f"M{axis.at(value):.1f} {top:.1f}V{bottom:.1f}" for value in ticks)
-    texts = "".join(
-        word("small soft mid", axis.at(value), bottom + 16, tick_text(value)) for value in ticks
-    )
+    ticks = [(axis.at(value), tick_text(value)) for value in axis.ticks()]
+    return draw_below(axis, ticks, top, bottom, title)
+
+
+def draw_below(
+    axis: Axis, ticks: Sequence[tuple[float, str]], top: float, bottom: float, title: str
+) -> str:
+    """Draw the same with ticks at given places; the texts of some may be empty."""
+    grid = "".join(f"M{x:.1f} {top:.1f}V{bottom:.1f}" for x, _ in ticks)
+    texts = "".join(word("small soft mid", x, bottom + 16, text) for x, text in ticks if text)
     line = path("axis", f"M{axis.start:.1f} {bottom:.1f}H{axis.end:.1f}")
     middle = (axis.start + axis.end) / 2
     return path("grid", grid) + line + texts + word("small soft mid", middle, bottom + 33, title)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from planner.report.figures.axes import CHARACTER, WIDTH, Axis, beside, path, svg, word
+from planner.report.figures.axes import CHARACTER, WIDTH, Axis, beside, draw_below, path, svg
 from planner.report.figures.curves import draw_legend, left_of, style, value_axis
 
 _RIGHT, _HEIGHT, _BELOW = 18.0, 190.0, 40.0
@@ -108,15 +108,11 @@ def _draw(
 
 def _batches_below(axis: Axis, batches: Sequence[int], top: float, bottom: float) -> str:
     """Draw the axis below: a grid line for each batch, and as many of their names as have room."""
-    grid, texts, free = "", "", -math.inf
+    ticks, free = list[tuple[float, str]](), -math.inf
     for batch in batches:
         x, name = axis.at(math.log2(batch)), str(batch)
-        grid += f"M{x:.1f} {top:.1f}V{bottom:.1f}"
         half = CHARACTER * len(name) / 2
-        if x - half >= free:
-            texts += word("small soft mid", x, bottom + 16, name)
-            free = x + half + CHARACTER
-    line = path("axis", f"M{axis.start:.1f} {bottom:.1f}H{axis.end:.1f}")
-    middle = (axis.start + axis.end) / 2
-    title = word("small soft mid", middle, bottom + 33, "batch, samples per step")
-    return path("grid", grid) + line + texts + title
+        has_room = x - half >= free
+        ticks.append((x, name if has_room else ""))
+        free = x + half + CHARACTER if has_room else free
+    return draw_below(axis, ticks, top, bottom, "batch, samples per step")

@@ -21,7 +21,7 @@ from planner.report.figures.axes import (
     word,
 )
 
-MOST_POINTS = 180
+_MOST_POINTS = 180
 """Of one curve: more than a plot has pixels for on a phone."""
 
 _MOST_IN_ALL = 540
@@ -124,7 +124,7 @@ def line_plot(
     ]
     if reference is not None:
         parts.append(path("reference", f"M{left:.1f} {y_axis.at(reference[1]):.1f}H{x_axis.end}"))
-    most = min(MOST_POINTS, _MOST_IN_ALL // len(curves))
+    most = min(_MOST_POINTS, _MOST_IN_ALL // len(curves))
     for number, curve in enumerate(curves):
         known = [(x, y if y is not None and math.isfinite(y) else None) for x, y in curve.points]
         points = thin(known, most)
@@ -212,7 +212,7 @@ def style(number: int) -> str:
     return f"c{colour} d{(colour + again) % _STYLES}"
 
 
-def thin(points: Points, most: int = MOST_POINTS) -> Points:
+def thin(points: Points, most: int) -> Points:
     """Leave out points of a long curve: of each stretch its lowest and its highest stay."""
     if len(points) <= most:
         return points

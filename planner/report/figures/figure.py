@@ -35,6 +35,11 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
+def drawn_figures(*figures: Figure | None) -> list[Figure]:
+    """Leave out those that could not be drawn."""
+    return [figure for figure in figures if figure is not None]
+
+
 @cache
 def style_sheet() -> str:
     """Give the style of plots and their tables, with the colours of light and dark pages."""

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval, format_number, format_seconds
 from planner.report.figures.curves import Curve, line_plot
-from planner.report.figures.figure import Figure
-from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
+from planner.report.figures.figure import Figure, drawn_figures
+from planner.report.figures.rows import Mark, bar_plot, change_mark, point_plot, rate_mark
 from planner.report.worth import (
     baseline_row,
     batch_row,
-    change,
     known_variations,
     part_row,
     variation_row,
@@ -73,13 +72,10 @@ def _variations_figure(worth: PlanWorth) -> Figure | None:
     if not known:
         return None
     marks = [
-        Mark(
-            label=f"{one.setting} → {one.other}",
-            value=100 * (one.speed.median - 1),
-            low=100 * (one.speed.low - 1),
-            high=100 * (one.speed.high - 1),
-            text=change(one.speed).partition(" (")[0]
-            + ("" if one.basis is Basis.MEASURED else f", {one.basis}"),
+        change_mark(
+            f"{one.setting} → {one.other}",
+            one.speed,
+            "" if one.basis is Basis.MEASURED else f", {one.basis}",
             is_model=one.basis is not Basis.MEASURED,
         )
         for one in known
@@ -206,14 +202,13 @@ def plan_figures(stored: StoredPlan, worth: PlanWorth | None) -> list[Figure]:
     """Give every figure of a plan that can be drawn."""
     if worth is None:
         return []
-    found = (
+    return drawn_figures(
         _rates_figure(stored, worth),
         _parts_figure(worth),
         _variations_figure(worth),
         _batches_figure(stored, worth),
         _payoff_figure(worth),
     )
-    return [figure for figure in found if figure is not None]
 
 
 def _step_words(worth: PlanWorth) -> str:

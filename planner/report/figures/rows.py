@@ -60,6 +60,19 @@ def rate_mark(label: str, rate: Interval, text: str = "", *, is_main: bool = Fal
     )
 
 
+def change_mark(label: str, ratio: Interval, more: str = "", *, is_model: bool = False) -> Mark:
+    """Give the row of a ratio as a change in percent; ``more`` is what else is written of it."""
+    change, low, high = (100 * (part - 1) for part in (ratio.median, ratio.low, ratio.high))
+    return Mark(
+        label=label,
+        value=change,
+        low=low,
+        high=high,
+        text=f"{change:+.1f} %{more}",
+        is_model=is_model,
+    )
+
+
 def bar_plot(marks: Sequence[Mark], *, title: str, unit: str, is_counted: bool = False) -> str:
     """Draw a bar for each mark, from zero, with whiskers where it has an interval.
 

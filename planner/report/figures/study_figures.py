@@ -9,7 +9,7 @@ from planner.records.progress import SearchProgress
 from planner.records.study_record import FailureCount
 from planner.report.figures.curves import TrialPoint, trial_plot
 from planner.report.figures.figure import Figure
-from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
+from planner.report.figures.rows import Mark, bar_plot, change_mark, point_plot, rate_mark
 from planner.report.plan_line import describe_plan, describe_settings
 from planner.report.worth import change
 from planner.trials.result import Outcome
@@ -121,13 +121,7 @@ def effects_figure(effects: Sequence[SettingEffect]) -> Figure | None:
     ranked = sorted(effects, key=lambda one: abs(one.speed.median - 1), reverse=True)
     shown = sorted(ranked[:_MOST_EFFECTS], key=lambda one: (one.setting, -one.speed.median))
     marks = [
-        Mark(
-            label=f"{one.setting.replace('_', ' ')}: {one.value} → {one.other}",
-            value=100 * (one.speed.median - 1),
-            low=100 * (one.speed.low - 1),
-            high=100 * (one.speed.high - 1),
-            text=f"{100 * (one.speed.median - 1):+.1f} %",
-        )
+        change_mark(f"{one.setting.replace('_', ' ')}: {one.value} → {one.other}", one.speed)
         for one in shown
     ]
     return Figure(
@@ -150,8 +144,6 @@ def effects_figure(effects: Sequence[SettingEffect]) -> Figure | None:
 
 def race_figure(progress: SearchProgress) -> Figure | None:
     """Show how the contenders of a race stand; ``None`` before it."""
-    if not progress.standings:
-        return None
     known = [one for one in progress.standings if one.throughput_samples_per_s is not None]
     ranked = sorted(
         known, key=lambda one: (one.reason is not None, -(one.throughput_samples_per_s or 0))

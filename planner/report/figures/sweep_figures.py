@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from planner.quantities import format_count, format_interval, format_range, format_value
 from planner.report.figures.batch_plot import BatchCurve, BatchPoint, batch_plot
-from planner.report.figures.figure import Figure
+from planner.report.figures.figure import Figure, drawn_figures
 from planner.sweeps.findings import PointFigures, all_figures, percent
 from planner.sweeps.sweep_record import StoredSweep
 from planner.trials.result import Outcome
@@ -19,13 +19,12 @@ _Value = Callable[[PointFigures], Interval | float | None]
 def sweep_figures(sweep: StoredSweep) -> list[Figure]:
     """Give the plots that a sweep has values for."""
     figures = all_figures(sweep)
-    drawn = (
+    return drawn_figures(
         _epoch_figure(sweep, figures),
         _speedup_figure(sweep, figures),
         _accuracy_figure(sweep, figures),
         _loss_figure(sweep, figures),
     )
-    return [figure for figure in drawn if figure is not None]
 
 
 def _epoch_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:

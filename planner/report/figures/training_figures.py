@@ -10,12 +10,17 @@ from launch.reports import EpochDone
 from planner.quantities import format_duration, format_number, format_value
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.curves import Curve, line_plot
-from planner.report.figures.figure import Figure
+from planner.report.figures.figure import Figure, drawn_figures
 from planner.scripts.naming import describe_trained, is_script
 
 Item = TypeVar("Item")
 
 _MOST_ROWS = 100
+
+
+def epoch_figures(training: TrainingRecord) -> list[Figure]:
+    """Show the losses and the rates of a training's epochs; nothing before the first has ended."""
+    return drawn_figures(loss_figure(training), rate_figure(training))
 
 
 def loss_figure(training: TrainingRecord) -> Figure | None:

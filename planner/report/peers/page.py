@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult
 from planner.quantities import format_interval, format_range
-from planner.report.figures.figure import Figure, escaped, figures_html
+from planner.report.figures.figure import Figure, drawn_figures, escaped, figures_html
 from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
 from planner.report.page.document import facts_html, page_document
 from planner.report.peers.table import facts, format_parts, format_spread, format_start
@@ -44,8 +44,8 @@ def comparison_page(found: Comparison) -> str:
 
 def _part(found: Comparison, setting: Setting) -> str:
     results = [result for result in found.results if result.setting is setting]
-    figures = [_ratio_figure(results, setting), rate_figure(found, results, setting)]
-    drawn = figures_html((figure for figure in figures if figure is not None), str(setting))
+    figures = drawn_figures(_ratio_figure(results, setting), rate_figure(found, results, setting))
+    drawn = figures_html(figures, str(setting))
     head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
     rows = _own_row(found) + "".join(map(_rows, results))
     title = f"Peers {escaped(_PLURALS[setting])}"

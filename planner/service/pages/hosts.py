@@ -10,6 +10,7 @@ from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice
 from planner.jobs.making import NodePlan
 from planner.records.training_record import TrainingRecord
+from planner.report.figures.figure import drawn_figures
 from planner.report.figures.hosts_figures import (
     gains_figure,
     launches_figure,
@@ -53,7 +54,7 @@ def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
         "lines": [] if choice is None else list(choice_lines(choice, _PROBES)),
         "shares": [] if choice is None else _shares(found.plans, choice),
         "stale": {one.host: one.reasons for one in found.plans if one.reasons},
-        "figures": [figure for figure in drawn if figure is not None],
+        "figures": drawn_figures(*drawn),
         "network_figure": sums_figure(found.network),
         "networks": _distinct([found.network, *machines.find_networks(db=context.db)]),
         "use_cases": names.find_use_cases(db=context.db),

@@ -25,7 +25,7 @@ from planner.quantities import (
     is_unreliable,
     printable,
 )
-from planner.report.figures.figure import Figure, figure_html
+from planner.report.figures.figure import Figure, figure_html, figures_html
 from planner.report.plan_line import describe_plan
 from planner.scripts.naming import is_script
 from planner.service.pages.assets import asset_address
@@ -163,6 +163,10 @@ def _figure(figure: Figure | None, key: str) -> Markup:
     return Markup("") if figure is None else Markup(figure_html(figure, key))  # noqa: S704 - escaped
 
 
+def _figures(figures: Sequence[Figure], key: str) -> Markup:
+    return Markup(figures_html(figures, key))  # noqa: S704 - escaped
+
+
 def _make_environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("planner.service", "templates"),
@@ -181,6 +185,7 @@ def _make_environment() -> Environment:
         counted=format_count,
         duration=format_duration,
         figure=_figure,
+        figures=_figures,
         interval=format_interval,
         log=_log,
         number=_number,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from planner.api import jobs, plans, studies
 from planner.api.studies import FoundStudy
 from planner.records.job_record import JobState
-from planner.report.figures.figure import Figure
+from planner.report.figures.figure import Figure, drawn_figures
 from planner.report.figures.study_figures import (
     effects_figure,
     failures_figure,
@@ -48,18 +48,13 @@ def show(request: PageRequest, context: Context) -> View:
     )
     running = _find_running(study_id, context)
     record = found.record
-    drawn = (
+    figures = drawn_figures(
         trials_figure(found.trials, num_trials=record.num_trials),
         strategies_figure(found.trials),
         _effects_figure(found, db),
         failures_figure(found.failures),
     )
-    figures: list[Figure] = [figure for figure in drawn if figure is not None]
-    race = [
-        figure
-        for job in running
-        if job.search is not None and (figure := race_figure(job.search)) is not None
-    ]
+    searches = [job.search for job in running if job.search is not None]
     return View(
         template="study.html",
         title=f"Study {record.id}: {record.use_case} on {record.node}",
@@ -67,7 +62,7 @@ def show(request: PageRequest, context: Context) -> View:
             "found": found,
             "record": record,
             "running": running,
-            "race": race,
+            "race": drawn_figures(*map(race_figure, searches)),
             "figures": figures,
             "baselines": _find_baselines(found.trials),
             "part": part,

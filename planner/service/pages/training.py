@@ -13,7 +13,7 @@ from planner.api import jobs, trainings
 from planner.errors import UsageError
 from planner.records.job_record import JobRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
-from planner.report.figures.training_figures import loss_figure, rate_figure
+from planner.report.figures.training_figures import epoch_figures
 from planner.report.figures.usage_figures import learning_figures, machine_use_figures
 from planner.report.runs import run_facts
 from planner.service.pages.actions import cancel_form, resume_form
@@ -34,7 +34,6 @@ def show(request: PageRequest, context: Context) -> View:
     is_running = record.state is TrainingStatus.RUNNING
     running = job_views(job for job in related if is_running and not job.state.is_over)
     logs, why_no_log = _read_logs(training_id, context)
-    by_epoch = [f for f in (loss_figure(record), rate_figure(record)) if f is not None]
     return View(
         template="training.html",
         title=f"Training {record.id}: {record.use_case}",
@@ -43,7 +42,7 @@ def show(request: PageRequest, context: Context) -> View:
             "epochs": _count_epochs(record, running),
             "keeps_checkpoints": any(map(_keeps_checkpoints, related)),
             "running": running,
-            "by_epoch": by_epoch,
+            "by_epoch": epoch_figures(record),
             "by_time": learning_figures(usage),
             "use": machine_use_figures(usage),
             "logs": logs,
