@@ -29,7 +29,7 @@ from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.errors import CancelledError, TrainingFailedError
-from planner.jobs.host_choice import choose_hosts
+from planner.jobs.host_choice import choose_hosts, largest_gradients
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import (
@@ -342,14 +342,13 @@ class _Launcher:
             links = store.machines.latest_links(
                 {host: node.fingerprint() for host, node in nodes.items()}
             )
-        sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
-        gradient_bytes = max(sizes, default=None)
+        gradient_bytes = largest_gradients(plans)
         chooses = len(plans) > 1 and not (request.all_hosts or shares)
         is_joined = False
         if links is None and gradient_bytes is not None and chooses and self.starts:
             links = self._measure_links(checked, hosts, gradient_bytes)
             is_joined = links is not None
-        choice = choose_hosts(request, shares, plans, links, gradient_bytes, self.listener)
+        choice = choose_hosts(request, shares, plans, links, self.listener)
         prepared = PreparedLaunch(
             job=make_job(request, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
             placement=Placement.of(checked, choice.chosen.hosts, hosts.access),

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from launch.errors import LaunchError
 from launch.workload import Workload
 from planner.cluster.links import MeasuredLinks
-from planner.cluster.node_choice import NodeChoice, choose_nodes
-from planner.cluster.sync_cost import SyncCostModel
+from planner.cluster.node_choice import NodeChoice
 from planner.errors import PlannerError, StoreError
-from planner.jobs.host_choice import cluster_nodes
+from planner.jobs.host_choice import choose_hosts
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import NodePlan, find_plans
 from planner.plans.software import current_software
 from planner.store import Store
+from planner.trials.reports import ignore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +92,9 @@ def predict(
         )
         try:
             found = find_plans(store, request, known, current_software(), remedy=remedy)
-            choice = _choose(found, network, global_batch)
+            choice = choose_hosts(request, {}, found, network, ignore)
         except StoreError:
             raise
         except (PlannerError, LaunchError) as error:
             return HostsTogether(network=network, use_case=use_case, reason=str(error))
         return HostsTogether(network=network, use_case=use_case, plans=found, choice=choice)
-
-
-def _choose(
-    plans: Sequence[NodePlan], network: MeasuredLinks, global_batch: int | None
-) -> NodeChoice:
-    nodes, _ = cluster_nodes(plans, global_batch)
-    sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
-    cost = SyncCostModel(network) if network.links else None
-    return choose_nodes(nodes, cost, max(sizes, default=None), global_batch=global_batch)

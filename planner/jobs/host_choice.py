@@ -22,7 +22,6 @@ def choose_hosts(
     shares: Mapping[str, int],
     plans: Sequence[NodePlan],
     links: MeasuredLinks | None,
-    gradient_bytes: int | None,
     listener: Listener,
 ) -> NodeChoice:
     """Choose the hosts that are fastest together; all of them where the user wants that.
@@ -32,13 +31,13 @@ def choose_hosts(
         shares: Of a checkpoint, by host; empty where there is none.
         plans: Of all hosts.
         links: The network between them; ``None`` where it was not measured.
-        gradient_bytes: Of all gradients; ``None`` where the plans do not say.
         listener: Is told what is kept of the shares, and what the choice leaves out of account.
 
     Raises:
         InvalidPlanError: The hosts cannot take the global batch.
     """
     nodes, untried = cluster_nodes(plans, request.global_batch)
+    gradient_bytes = largest_gradients(plans)
     fixed = fix_shares(nodes, shares)
     if fixed is not None:
         listener(Noted(message=_describe_fixed_shares(nodes, fixed)))
@@ -67,6 +66,12 @@ def choose_hosts(
         global_batch=request.global_batch,
         all_hosts=request.all_hosts or fixed is not None,
     )
+
+
+def largest_gradients(plans: Sequence[NodePlan]) -> int | None:
+    """Give the size of all gradients in bytes; ``None`` where the plans do not say."""
+    sizes = [p.stored.gradient_bytes for p in plans if p.stored.gradient_bytes is not None]
+    return max(sizes, default=None)
 
 
 def cluster_nodes(
