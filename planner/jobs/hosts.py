@@ -42,6 +42,11 @@ class HostAccess:
 
     allow_root: bool = False
 
+    @property
+    def starts_by_srun(self) -> bool:
+        """Whether Slurm starts the ranks, so that neither mpirun nor ssh is needed."""
+        return uses_srun(MpiSettings(mpirun=self.mpirun), os.environ)
+
     def check_mpirun(self) -> None:
         """Check that the user's own mpirun, if one is named, is one that we can use.
 
@@ -65,8 +70,7 @@ class HostAccess:
             UsageError: There is none that we can use.
         """
         self.check_mpirun()
-        by_srun = not also_in_slurm and uses_srun(MpiSettings(), os.environ)
-        if self.mpirun is None and not by_srun:
+        if self.mpirun is None and (also_in_slurm or not self.starts_by_srun):
             try:
                 find_mpirun()
             except LaunchError as error:
@@ -177,7 +181,7 @@ class Hosts:
             ssh_config=self.access.ssh_config,
             workload=workload,
             runs=runs,
-            by_srun=uses_srun(MpiSettings(mpirun=self.access.mpirun), os.environ),
+            by_srun=self.access.starts_by_srun,
             on_progress=on_progress,
             run_commands=partial(run_all, on_poll=cancellation.check),
         )

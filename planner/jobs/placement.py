@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.hosts.ssh import write_ssh_config
 from launch.hosts.upload import upload
-from launch.mpi.command import mpi_command, uses_srun
+from launch.mpi.command import mpi_command
 from launch.mpi.settings import MpiSettings
 from launch.system.run_directory import RunDirectory
 from planner.jobs.hosts import HostAccess
@@ -63,8 +62,7 @@ class Placement:
         """
         if self.starts_here:
             return directory.job
-        by_srun = uses_srun(self._settings(directory), os.environ)
-        config = None if by_srun else directory.ssh_config
+        config = None if self.access.starts_by_srun else directory.ssh_config
         return Path(upload(self.hosts[0], directory.job.read_bytes(), ssh_config=config))
 
     def command(

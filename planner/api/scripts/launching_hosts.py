@@ -12,8 +12,6 @@ from pathlib import Path
 
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.ssh import write_ssh_config
-from launch.mpi.command import uses_srun
-from launch.mpi.settings import MpiSettings
 from launch.plan import Setting
 from launch.reports import Warned
 from launch.scripts.environment import PATCH_PREFIX, PATCHES, placeholder_values
@@ -163,11 +161,10 @@ def open_hosts(
         if changed := find_changed(stored, program):
             listener(Warned(message=tell_changed(stored, changed)))
     _check_equal(program, {host: stored for host, (stored, _) in found.items()})
-    by_srun = uses_srun(MpiSettings(mpirun=hosts.access.mpirun), os.environ)
     with temporary_run_directory() as directory:
         write_ssh_config(checked.hosts, directory.ssh_config, include=hosts.access.ssh_config)
         starts = _make_starts(program, checked, nodes, found)
-        ssh_config = None if by_srun else directory.ssh_config
+        ssh_config = None if hosts.access.starts_by_srun else directory.ssh_config
         with ScriptParts(starts, ssh_config=ssh_config) as parts:
             ready = parts.await_ready()
             port = ready[starts[0].name].port
