@@ -102,14 +102,7 @@ class DataFinder:
                 *_returning(other, theirs),
             ]
             body = self._seeded(body, todo)
-        body, problems = self._scope.adopt(body, {"data", "train"})
-        return Method(
-            name="dataset",
-            arguments=arguments,
-            body=body,
-            todo=(*todo, *problems),
-            line=self._loader.lineno,
-        )
+        return self._scope.method("dataset", arguments, body, line=self._loader.lineno, todo=todo)
 
     def collate(self) -> Iterator[Method]:
         """Give the collate function, where the loader has one."""
@@ -120,14 +113,8 @@ class DataFinder:
             return
         outer = slice_of(self._before, names_read([function]), self._scope.fixed)
         call = ast.Call(function, [ast.Name("samples", ast.Load())], [])
-        body, problems = self._scope.adopt([*outer, ast.Return(call)], {"samples"})
-        yield Method(
-            name="collate",
-            arguments="self, samples",
-            body=body,
-            todo=tuple(problems),
-            line=function.lineno,
-        )
+        body = [*outer, ast.Return(call)]
+        yield self._scope.method("collate", "self, samples", body, line=function.lineno)
 
     def _remarks(self, loader: ast.Call) -> Iterator[str]:
         sampler = argument(loader, "sampler", 3)

@@ -147,8 +147,8 @@ class _Drafter:
             return Method(name="model", arguments="self", todo=(todo,))
         body = slice_of(self._before, {model}, self._scope.fixed)
         line = next(s.lineno for s in reversed(body) if model in names_bound([s]))
-        body, problems = self._scope.adopt([*body, ast.Return(ast.Name(model, ast.Load()))], ())
-        return Method(name="model", arguments="self", body=body, todo=tuple(problems), line=line)
+        body.append(ast.Return(ast.Name(model, ast.Load())))
+        return self._scope.method("model", "self", body, line=line)
 
     def _optimizer(self, call: ast.Call | None) -> Method:
         arguments = "self, parameters"
@@ -163,9 +163,8 @@ class _Drafter:
             case first:
                 todo.append(f"of {ast.unparse(first)}, make what these parameters allow")
         outer = slice_of(self._before, names_read([call]) - {"parameters"}, self._scope.fixed)
-        body, problems = self._scope.adopt([*outer, ast.Return(call)], {"parameters"})
-        todo += problems
-        return Method(name="optimizer", arguments=arguments, body=body, todo=tuple(todo), line=line)
+        body = [*outer, ast.Return(call)]
+        return self._scope.method("optimizer", arguments, body, line=line, todo=todo)
 
     def _schedule(self, optimizer: str | None) -> Iterator[Method]:
         """Give the learning-rate schedule: of several the last that is stepped with each batch."""
@@ -196,9 +195,9 @@ class _Drafter:
             call, *before = (lengths.visit(renamed(node, new)) for node in (call, *self._before))
             # Schedules that it is made of are of this optimizer too.
             outer = slice_of(before, names_read([call]) - given, self._scope.fixed | given)
-            body, todo = self._scope.adopt([*outer, ast.Return(call)], given)
+            body, todo = [*outer, ast.Return(call)], []
         arguments = "self, optimizer, steps_per_epoch, epochs"
-        return Method(name="schedule", arguments=arguments, body=body, todo=tuple(todo), line=line)
+        return self._scope.method("schedule", arguments, body, line=line, todo=todo)
 
     def _gradient_norm(self) -> tuple[float | None, list[str]]:
         for call in calls_in(self._loop.body):

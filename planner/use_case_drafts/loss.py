@@ -59,14 +59,8 @@ def find_loss(
         todo.append(f"{', '.join(state)}: kept from one step to the next, which no use case can")
     outer = slice_of(before, outside, scope.fixed)
     todo += [*_remarks([*outer, *body]), *_made_anew(outer)]
-    body, problems = scope.adopt([*outer, *body], given)
-    yield Method(
-        name=name,
-        arguments=arguments,
-        body=body,
-        todo=(*todo, *problems),
-        line=loop.losses[0].lineno,
-    )
+    line = loop.losses[0].lineno
+    yield scope.method(name, arguments, [*outer, *body], line=line, todo=todo)
 
 
 def _read_first(body: Sequence[ast.stmt], given: Set[str]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from planner.use_case_drafts.code import (
     slice_of,
     values_assigned,
 )
+from planner.use_case_drafts.draft import Method
 from planner.use_case_drafts.options import Option, Options, constant_of
 
 _ASKING = {"input", "exec", "eval"}
@@ -41,6 +43,22 @@ class Scope:
         ]
         defined = [node for node in self.tree.body if _is_definition(node)]
         return frozenset(names_bound(nodes) | names_bound(defined) | self.options.holders)
+
+    def method(
+        self,
+        name: str,
+        arguments: str,
+        statements: Sequence[ast.stmt],
+        *,
+        line: int,
+        todo: Iterable[str] = (),
+    ) -> Method:
+        """Make statements of the script, which are in this line of it, a method of the contract.
+
+        What is not known here joins what is to be filled in or looked at.
+        """
+        body, problems = self.adopt(statements, re.findall(r"\w+", arguments))
+        return Method(name=name, arguments=arguments, body=body, todo=(*todo, *problems), line=line)
 
     def adopt(
         self, body: Sequence[ast.stmt], given: Iterable[str]
