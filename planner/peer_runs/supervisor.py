@@ -295,26 +295,12 @@ def _find_workers(job: str) -> set[int]:
     found = set[int]()
     word = job.encode()
     for pid in list_pids():
-        words = _read(pid, "cmdline").split(b"\0")
-        if word not in words or words[:1] != [sys.executable.encode()]:
-            continue
-        servers = {child.pid for child in _children(pid)}
-        for server in servers:
-            found |= find_descendants(server)
+        with contextlib.suppress(OSError, psutil.Error):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if word in words and words[0] == sys.executable.encode():
+                for server in psutil.Process(pid).children():
+                    found |= find_descendants(server.pid)
     return found
-
-
-def _children(pid: int) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.Error):
-        found: list[psutil.Process] = psutil.Process(pid).children()
-        return found
-    return []
-
-
-def _read(pid: int, name: str) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    return b""
 
 
 def _read_tail(path: Path) -> str:

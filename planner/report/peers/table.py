@@ -132,12 +132,7 @@ def format_spread(result: PeerResult) -> str:
 
 def comparison_csv(found: Comparison) -> str:
     """Give a line for each peer, and one for ours."""
-    own = {
-        "peer": "ours",
-        **interval_cells("samples_per_s", found.samples_per_s),
-        **_part_cells(found.parts),
-        "start_s": median(found.start_s) if found.start_s else None,
-    }
+    own = {"peer": "ours", **_measured_cells(found)}
     rows = [
         {
             "peer": result.peer,
@@ -145,11 +140,9 @@ def comparison_csv(found: Comparison) -> str:
             "version": result.version,
             "processes": result.processes,
             "threads_per_process": result.threads,
-            **interval_cells("samples_per_s", result.samples_per_s),
+            **_measured_cells(result),
             **interval_cells("ours_per_peer", result.ratio),
             "rounds": len(result.rounds),
-            **_part_cells(result.parts),
-            "start_s": median(result.start_s) if result.start_s else None,
             "error": result.reason,
         }
         for result in found.results
@@ -158,9 +151,13 @@ def comparison_csv(found: Comparison) -> str:
     return render_csv([{**row, "data": data} for row in (own, *rows)], _FIELDS)
 
 
-def _part_cells(parts: TimeParts) -> dict[str, float | None]:
+def _measured_cells(one: PeerResult | Comparison) -> dict[str, float | None]:
+    """Give what is measured of a peer and of ours alike."""
+    parts = one.parts
     return {
+        **interval_cells("samples_per_s", one.samples_per_s),
         "loading_share": parts.loading,
         "exchange_share": parts.exchange,
         "update_share": parts.update,
+        "start_s": median(one.start_s) if one.start_s else None,
     }
