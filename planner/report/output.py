@@ -136,11 +136,7 @@ class Output:
         self.is_finished = True
 
     def _write_document(self, content: Mapping[str, object]) -> None:
-        head = {
-            "schema_version": SCHEMA_VERSION,
-            "command": self.command,
-            "warnings": self._warnings,
-        }
+        head = document_head(self.command, self._warnings)
         # NaN and infinity are no JSON; what holds one is a bug, better seen here than by a script.
         sys.stdout.write(json.dumps({**head, **content}, indent=2, allow_nan=False) + "\n")
 
@@ -157,6 +153,11 @@ def _write_table(stream: TextIO, rows: Sequence[Row], columns: Sequence[Column])
     if rows:
         stream.write(render_table(rows, columns, detect_terminal(stream, os.environ)))
         stream.flush()
+
+
+def document_head(command: str, warnings: Sequence[str]) -> dict[str, object]:
+    """Give what every JSON document begins with."""
+    return {"schema_version": SCHEMA_VERSION, "command": command, "warnings": list(warnings)}
 
 
 _current: list[Output] = []

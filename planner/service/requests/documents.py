@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from planner.report.output import SCHEMA_VERSION
+from planner.report.output import document_head
 from probes import codec
 
 CHALLENGE = {b"www-authenticate": b'Bearer realm="ddlplan"'}
@@ -62,32 +61,19 @@ _KINDS = {
 
 
 def data_document(
-    command: str,
-    data: object,
-    *,
-    warnings: Sequence[str] = (),
-    next_page: str | None = None,
-    is_list: bool = False,
+    command: str, data: object, *, warnings: Sequence[str], next_page: str | None, is_list: bool
 ) -> bytes:
     """Give the document of an answer; that of a list says where its next part is, if any."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "command": command,
-        "warnings": list(warnings),
-        "data": codec.to_builtins(data, null_for_nan=True),
-    }
-    if is_list:
-        document["next"] = next_page
-    return _dump(document)
+    more = {"next": next_page} if is_list else {}
+    shown = codec.to_builtins(data, null_for_nan=True)
+    return _dump({**document_head(command, warnings), "data": shown, **more})
 
 
 def error_document(command: str, refusal: RequestError) -> bytes:
     """Give the document of an error."""
     error = {"code": refusal.code, "kind": refusal.kind, "message": refusal.message}
-    return _dump(
-        {"schema_version": SCHEMA_VERSION, "command": command, "warnings": [], "error": error}
-    )
+    return _dump({**document_head(command, ()), "error": error})
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
+def _dump(document: Mapping[str, object]) -> bytes:
     return json.dumps(document, allow_nan=False, separators=(",", ":")).encode() + b"\n"
