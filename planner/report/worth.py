@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from planner.input_cost.epochs import InputCost
+from planner.input_cost.lines import input_lines
 from planner.quantities import (
     format_count,
     format_duration,
@@ -118,6 +120,12 @@ def _describe_runner_up(runner_up: RunnerUp) -> str:
         f"{plan}; the stored plan is {100 * abs(lead.median - 1):.1f} % "
         f"{word} ({_change_range(lead)}), {_certainty(sure)} sure{how}"
     )
+
+
+def plan_sentences(worth: PlanWorth | None, cost: InputCost | None) -> list[str]:
+    """Say what the trials and the data of a plan show, as far as these are known."""
+    said = [] if worth is None else worth_sentences(worth)
+    return [*said, *([] if cost is None else input_lines(cost))]
 
 
 def worth_title(worth: PlanWorth | None) -> str:

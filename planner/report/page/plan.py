@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.input_cost.epochs import InputCost
-from planner.input_cost.lines import input_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_interval
 from planner.report.figures.figure import escaped, figures_html
@@ -13,7 +12,7 @@ from planner.report.figures.plan_figures import plan_figures
 from planner.report.page.document import facts_html, page_document
 from planner.report.plan_line import describe_plan
 from planner.report.plans import plan_facts
-from planner.report.worth import worth_facts, worth_sentences
+from planner.report.worth import plan_sentences, worth_facts
 from planner.scripts.naming import describe_trained
 from planner.tuning.study import StoredTrial
 from planner.worth.worth import PlanWorth
@@ -32,9 +31,7 @@ def plan_page(
     speedup = (
         "" if stored.speedup is None else f", {format_interval(stored.speedup)} times its baseline"
     )
-    sentences = [] if worth is None else worth_sentences(worth)
-    sentences += [] if cost is None else input_lines(cost)
-    said = "".join(f"<p>{escaped(sentence)}</p>" for sentence in sentences)
+    said = "".join(f"<p>{escaped(one)}</p>" for one in plan_sentences(worth, cost))
     figures = figures_html(plan_figures(stored, worth), "figure")
     known = [] if worth is None else worth_facts(worth)
     untried = [text for name, text in known if name == "not tried"]

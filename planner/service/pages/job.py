@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from planner.api import jobs
 from planner.errors import UsageError
-from planner.records.job_record import JobKind, JobRecord
+from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.records.progress import SearchProgress, SweepProgress, TrainingProgress, find_progress
 from planner.service.pages.actions import cancel_form
 from planner.service.pages.view import Context, PageRequest, View
@@ -67,6 +67,12 @@ def _job_view(record: JobRecord) -> JobView:
 def job_views(records: Iterable[JobRecord]) -> list[JobView]:
     """Read the progress of jobs."""
     return [_job_view(record) for record in records]
+
+
+def find_running(is_of: Callable[[JobRecord], bool], context: Context) -> list[JobView]:
+    """Give the jobs that run now, of those that are asked for."""
+    active = jobs.find(states=[JobState.RUNNING], db=context.db)
+    return job_views(filter(is_of, active))
 
 
 def show(request: PageRequest, context: Context) -> View:

@@ -10,11 +10,10 @@ from planner.api.plans import FoundPlan
 from planner.errors import UsageError
 from planner.exports.formats import FILE_NAMES, TEXT_FORMATS, export_text
 from planner.exports.head import settings_of_script
-from planner.input_cost.lines import input_lines
 from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
-from planner.report.worth import is_doubtful, worth_facts, worth_sentences, worth_title
+from planner.report.worth import is_doubtful, plan_sentences, worth_facts, worth_title
 from planner.scripts.naming import command_for, describe_trained, is_script
 from planner.service.pages.actions import launch_form, remove_form
 from planner.service.pages.view import (
@@ -42,7 +41,7 @@ def show(request: PageRequest, context: Context) -> View:
             "found": found,
             "one": stored,
             "trained": describe_trained(stored.use_case),
-            "sentences": _sentences(found),
+            "sentences": plan_sentences(worth, found.input),
             "not_tried": [text for name, text in facts if name == "not tried"],
             "figures": plan_figures(stored, worth),
             "facts": plan_facts(stored, reasons_here(found.stale_reasons), found.trials),
@@ -77,12 +76,6 @@ def _exports(found: FoundPlan) -> dict[str, object]:
     except (UsageError, LaunchError) as error:  # it changes the script itself, or has no command
         return {"exports": [], "no_exports": str(error)}
     return {"exports": texts, "no_exports": None}
-
-
-def _sentences(found: FoundPlan) -> list[str]:
-    """Say what the trials and the data of a plan show, a line each."""
-    said = [] if found.worth is None else worth_sentences(found.worth)
-    return [*said, *([] if found.input is None else input_lines(found.input))]
 
 
 def _baseline_words(stored: StoredPlan) -> str:

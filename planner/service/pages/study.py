@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from planner.api import jobs, plans, studies
+from planner.api import plans, studies
 from planner.api.studies import FoundStudy
-from planner.records.job_record import JobState
 from planner.report.figures.figure import Figure, drawn_figures
 from planner.report.figures.study_figures import (
     effects_figure,
@@ -17,7 +16,7 @@ from planner.report.figures.study_figures import (
     trials_figure,
 )
 from planner.scripts.naming import command_for, command_line
-from planner.service.pages.job import JobView, job_views
+from planner.service.pages.job import find_running
 from planner.service.pages.query import read_part
 from planner.service.pages.view import (
     Context,
@@ -46,7 +45,7 @@ def show(request: PageRequest, context: Context) -> View:
         per_page=_TRIALS_PER_PART,
         anchor="trials",
     )
-    running = _find_running(study_id, context)
+    running = find_running(lambda job: job.study_id == study_id, context)
     record = found.record
     figures = drawn_figures(
         trials_figure(found.trials, num_trials=record.num_trials),
@@ -87,12 +86,6 @@ def _effects_figure(found: FoundStudy, db: str) -> Figure | None:
         while len(_LEARNED) > _MOST_LEARNED:
             del _LEARNED[next(iter(_LEARNED))]
     return figure
-
-
-def _find_running(study_id: int, context: Context) -> list[JobView]:
-    """Give the jobs that search in a study now."""
-    active = jobs.find(states=[JobState.RUNNING], db=context.db)
-    return job_views(one for one in active if one.study_id == study_id)
 
 
 def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from planner.api import jobs, sweeps
-from planner.records.job_record import JobState
+from planner.api import sweeps
 from planner.report.figures.sweep_figures import sweep_figures
 from planner.report.sweeps.tables import interval_note, point_rows, sweep_facts
-from planner.service.pages.job import job_views
+from planner.service.pages.job import find_running
 from planner.service.pages.view import Context, PageRequest, View
 from planner.sweeps.findings import find_sentences
 from planner.sweeps.sweep_record import SweepRecord
@@ -16,16 +15,15 @@ from planner.sweeps.sweep_record import SweepRecord
 
 def show(request: PageRequest, context: Context) -> View:
     """Show one sweep."""
-    sweep_id, db = request.numbers["id"], context.db
-    found = sweeps.get(sweep_id, db=db)
+    sweep_id = request.numbers["id"]
+    found = sweeps.get(sweep_id, db=context.db)
     record = found.record
-    active = jobs.find(states=[JobState.RUNNING], db=db)
     return View(
         template="sweep.html",
         title=f"Sweep {record.id}: {record.use_case} on {record.node}",
         values={
             "record": record,
-            "running": job_views(one for one in active if one.sweep_id == sweep_id),
+            "running": find_running(lambda job: job.sweep_id == sweep_id, context),
             "sentences": find_sentences(found),
             "figures": sweep_figures(found),
             "rows": point_rows(found),
