@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -67,6 +67,11 @@ class Parameter:
 
     choices: Sequence[str] = ()
     is_needed: bool = False
+
+
+def in_state(states: Iterable[str]) -> Parameter:
+    """Give the value that asks for things in one of these states."""
+    return Parameter(name="state", about="only in this state", choices=[str(one) for one in states])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

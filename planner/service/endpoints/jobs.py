@@ -18,7 +18,7 @@ from planner.errors import ConflictError, NoDatabaseError, UsageError
 from planner.jobs.hosts import Hosts
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.service.endpoints import shapes
-from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
+from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values, in_state
 from planner.service.endpoints.job_options import (
     DoctorOptions,
     JobOptions,
@@ -131,14 +131,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Jobs, the newest first.",
             answer=job_list,
             shape=many(of(JobRecord)),
-            parameters=(
-                Parameter(
-                    name="state",
-                    about="only in this state",
-                    choices=[str(state) for state in JobState],
-                ),
-                *PAGED,
-            ),
+            parameters=(in_state(JobState), *PAGED),
         ),
         Endpoint(
             path="/jobs/{id}",

@@ -28,7 +28,7 @@ from planner.report.nodes import links_json
 from planner.report.sweeps.tables import record_json, sweep_json
 from planner.report.trials import trial_json
 from planner.service.endpoints import shapes
-from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values
+from planner.service.endpoints.endpoint import Endpoint, Found, Parameter, Values, in_state
 from planner.service.endpoints.paging import MOST_PER_PAGE, PAGED, page
 from planner.service.endpoints.shapes import TEXT, both, by_name, fields, many, of
 from planner.service.requests.settings import ServiceSettings
@@ -220,15 +220,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
             about="Trainings, the newest first.",
             answer=training_list,
             shape=many(of(TrainingRecord)),
-            parameters=(
-                _USE_CASE,
-                Parameter(
-                    name="state",
-                    about="only in this state",
-                    choices=[str(state) for state in TrainingStatus],
-                ),
-                *PAGED,
-            ),
+            parameters=(_USE_CASE, in_state(TrainingStatus), *PAGED),
         ),
         Endpoint(
             path="/trainings/{id}",

@@ -57,9 +57,7 @@ class Addresses:
         """Give the origins of pages of this server for a browser that names it so, by TLS first."""
         name, port = _split(host)
         public = [one for one in self.public_origins if _name_of(one) == name]
-        shown = f"[{name}]" if ":" in name else name
-        plain = f"http://{shown}" + ("" if port in (None, 80) else f":{port}")
-        return sorted(public, reverse=True) or [plain]
+        return sorted(public, reverse=True) or [_origin("http", name, port)]
 
 
 def is_loopback(host: str) -> bool:
@@ -121,6 +119,10 @@ def _read_origin(url: str) -> str:
         parts, name, port = urlsplit(""), "", None
     if parts.scheme not in ("http", "https") or parts.path not in ("", "/") or parts.query:
         raise UsageError(f"--public-url {url!r}: write scheme and name, as https://lab.example")
-    usual = {"http": 80, "https": 443}[parts.scheme]
+    return _origin(parts.scheme, name, port)
+
+
+def _origin(scheme: str, name: str, port: int | None) -> str:
+    usual = {"http": 80, "https": 443}[scheme]
     shown = f"[{name}]" if ":" in name else name
-    return f"{parts.scheme}://{shown}" + ("" if port in (None, usual) else f":{port}")
+    return f"{scheme}://{shown}" + ("" if port in (None, usual) else f":{port}")

@@ -15,6 +15,7 @@ import secrets
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from planner.errors import RefusedError, UsageError, reason_of
@@ -82,12 +83,8 @@ def read_token_file(path: Path) -> str:
         UsageError: It cannot be read or made, or holds no token.
     """
     try:
-        return _make_token_file(path)
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise UsageError(f"--token-file {path}: {reason_of(error)}: name another file") from error
-    try:
+        with suppress(FileExistsError):
+            return _make_token_file(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise UsageError(f"--token-file {path}: {reason_of(error)}: name another file") from error
