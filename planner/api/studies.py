@@ -38,7 +38,14 @@ class FoundStudy:
     @property
     def best(self) -> StoredTrial | None:
         """The fastest of these trials that could be chosen."""
-        return _find_best(self.trials)
+        known = [
+            (rate.median, trial)
+            for trial in self.trials
+            if trial.result.role.is_for_choice
+            and trial.result.outcome is Outcome.OK
+            and (rate := trial.result.throughput_samples_per_s()) is not None
+        ]
+        return max(known, key=lambda item: item[0])[1] if known else None
 
 
 def find(
@@ -111,14 +118,8 @@ def get(study_id: int, *, most_trials: int | None = None, db: str = "planner.db"
         trials = store.catalog.trials(study_id=study_id, most=most_trials)
         failures = store.catalog.failures(study_id)
         fingerprint = store.catalog.fingerprints().get(record.node)
-    machine = next(
-        (
-            one
-            for one in machines
-            if one.name == record.node and one.fingerprint == record.fingerprint
-        ),
-        None,
-    )
+    place = record.node, record.fingerprint
+    machine = next((one for one in machines if (one.name, one.fingerprint) == place), None)
     return FoundStudy(
         record=record,
         trials=trials[::-1],
@@ -150,14 +151,3 @@ def learn(found: FoundStudy) -> list[SettingEffect]:
         return []
     results = [trial.result for trial in found.trials]
     return learn_effects(found.best.result.plan, results, found.record.facts, hardware)
-
-
-def _find_best(trials: Sequence[StoredTrial]) -> StoredTrial | None:
-    known = [
-        (rate.median, trial)
-        for trial in trials
-        if trial.result.role.is_for_choice
-        and trial.result.outcome is Outcome.OK
-        and (rate := trial.result.throughput_samples_per_s()) is not None
-    ]
-    return max(known, key=lambda item: item[0])[1] if known else None

@@ -253,10 +253,8 @@ def _input_cost(
     stored, path = plan.stored, request.workload.data
     if path is None or stored.study_id is None:
         return None
-    data, facts = (
-        store.machines.find_data_speed(plan.node, path),
-        store.studies.case_facts(stored.study_id),
-    )
+    data = store.machines.find_data_speed(plan.node, path)
+    facts = store.studies.case_facts(stored.study_id)
     return assess_stored(stored, facts, plan.node, data, share=share)
 
 

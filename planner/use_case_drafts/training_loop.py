@@ -65,12 +65,8 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
     ((path, loop),) = innermost
     holder = next((node for node in reversed(path) if isinstance(node, Function)), None)
     inside = holder.body if holder else opened(tree.body)
-    before, batches, target, body = (
-        statements_before(inside, loop),
-        loop.iter,
-        loop.target,
-        opened(loop.body),
-    )
+    before, body = statements_before(inside, loop), opened(loop.body)
+    target, batches = loop.target, loop.iter
     others = inside
     if holder is not None and holder.args.args and (call := _only_call(tree, holder)) is not None:
         caller, statement, places = call
@@ -81,14 +77,13 @@ def find_loop(tree: ast.Module, script: Path) -> TrainingLoop:
         batches, body = renamed(batches, new), [renamed(node, new) for node in body]
         others = outer
     target, batches = _unwrapped(target, batches)
-    losses = _losses_in(body)
     return TrainingLoop(
         before=before,
         others=others,
         batch=target,
         batches=batches,
         body=body,
-        losses=losses,
+        losses=_losses_in(body),
     )
 
 

@@ -7,7 +7,7 @@ import platform
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,7 +130,13 @@ def prepare_script(
     code = code_digest(command, Path.cwd())
     remedy = suggest_tune(name, db)
     with needing_plans(shown, db, remedy), Store.open(db, create=False) as store:
-        stored = _find(store, name, node, software, plan_id, code)
+        stored = (
+            store.plans.best(
+                name, fingerprint=node.fingerprint(), node=node.node, software=software, code=code
+            )
+            if plan_id is None
+            else store.plans.get(plan_id)
+        )
         near = None if stored else _find_near(store, program, node)
     if stored is None:
         if near is not None:
@@ -213,7 +219,11 @@ def launch_script(
     began = time.monotonic()
     state, message, counted = TrainingStatus.FAILED, "it cannot be started", None
     try:
-        with heartbeat(training_id, db), _noticed(listener):
+        with (
+            heartbeat(training_id, db),
+            # Searches on this machine wait meanwhile.
+            training_noticed(Occupant.of_this_process(), lambda why: listener(Warned(message=why))),
+        ):
             code, counted, said = _run(prepared, keeps_stdout=keeps_stdout)
         if code == 0:
             state, message = TrainingStatus.DONE, ""
@@ -243,13 +253,6 @@ def launch_script(
     return run
 
 
-def _noticed(listener: Listener) -> AbstractContextManager[None]:
-    """Let searches on this machine wait for this block, in which a script trains."""
-    return training_noticed(
-        Occupant.of_this_process(), lambda message: listener(Warned(message=message))
-    )
-
-
 def _run(
     prepared: PreparedScript, *, keeps_stdout: bool
 ) -> tuple[int, CountedSteps | None, str | None]:
@@ -272,21 +275,6 @@ def suggest_tune(name: str, db: str, options: Sequence[str] = ()) -> str:
     """Give the command that finds a plan."""
     workload, here = Workload(use_case=name), Hosts.this_machine()
     return suggest_command("tune", workload, db=db, hosts=here, options=options)
-
-
-def _find(
-    store: Store,
-    name: str,
-    node: Hardware,
-    software: dict[str, str],
-    plan_id: int | None,
-    code: str,
-) -> StoredPlan | None:
-    if plan_id is not None:
-        return store.plans.get(plan_id)
-    return store.plans.best(
-        name, fingerprint=node.fingerprint(), node=node.node, software=software, code=code
-    )
 
 
 def _find_near(store: Store, program: Program, node: Hardware) -> StoredPlan | None:
