@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from launch.mpi.job import MpiJob
-from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
 from launch.reports import Warned, Working
 from launch.system.run_directory import RunDirectory
@@ -24,7 +24,7 @@ from planner.jobs.mpi_run import temporary_run_directory, write_private
 from planner.jobs.placement import Placement
 from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import PROGRAM
-from planner.peer_runs.comparer import Comparer, OwnTurns
+from planner.peer_runs.comparer import Comparer, OwnTurns, StartOurs
 from planner.peer_runs.launcher import PeerLauncher, ReachableHost, make_folder_name
 from planner.peer_runs.processes import PeerProcesses, SupervisedHost
 from planner.peer_runs.request import CompareRequest
@@ -113,7 +113,7 @@ def compare(
         listener(Warned(message=f"our plan computes in {own.precision}, its peers in fp32"))
     with machine_alone(listener, cancellation, waits=waits):
         if hosts.is_local:
-            return _compare_here(request, prepared, hosts, listener, cancellation)
+            return _compare_here(request, prepared, listener, cancellation)
         return _compare_on_hosts(request, prepared, hosts, listener, cancellation)
 
 
@@ -191,12 +191,12 @@ def _find_plan_for(
 def _compare_here(
     request: CompareRequest,
     prepared: PreparedLaunch,
-    hosts: Hosts,
     listener: Listener,
     cancellation: Cancellation,
 ) -> Comparison:
     node, plan = probe(quick=True), prepared.job.nodes[0].plan
-    name = hosts.names[0]
+    (host,) = prepared.placement.hosts
+    nodes, addresses = {host.name: node}, {host.name: "127.0.0.1"}
     with ForkServerPool() as servers:
         runner = TrialRunner(request.workload, node, servers, cancellation)
         listener(Working(what="loading PyTorch and the use case"))
@@ -219,18 +219,9 @@ def _compare_here(
             finally:
                 contender.close()
 
-        cores = node.cpu.usable_cores
-        launcher = PeerLauncher(
-            request,
-            plan,
-            plan.node_batch,
-            [ReachableHost(host=hosts.machines[0], address="127.0.0.1", cores=cores)],
-            MpiSettings(mpirun=hosts.access.mpirun, allow_root=hosts.access.allow_root),
-            starts_here=True,
-            on_poll=cancellation.check,
+        return _take_turns(
+            request, prepared, start_ours, nodes, addresses, listener, None, cancellation.check
         )
-        comparer = Comparer(request, start_ours, launcher, listener)
-        return _conclude(request, prepared, comparer, {name: node})
 
 
 def _compare_on_hosts(
@@ -244,24 +235,9 @@ def _compare_on_hosts(
     checked = hosts.check_good(listener, cancellation, workload=request.workload)
     placement = prepared.placement
     nodes = {host.name: checked.get_hardware(host.name) for host in placement.hosts}
-    peer_hosts = [
-        ReachableHost(
-            host=host,
-            address=checked.addresses[host.name],
-            cores=nodes[host.name].cpu.usable_cores,
-        )
-        for host in placement.hosts
-    ]
-    batches = prepared.job.node_batches
     with temporary_run_directory() as directory:
         placement.prepare(directory)
-        mpi = MpiSettings(
-            mpirun=hosts.access.mpirun,
-            ssh_config=directory.ssh_config,
-            networks=placement.networks,
-            allow_root=hosts.access.allow_root,
-        )
-
+        ssh_config = directory.ssh_config
         running: list[OwnTrainingOnHosts] = []
 
         def on_poll() -> None:
@@ -273,7 +249,7 @@ def _compare_on_hosts(
         def start_ours() -> Iterator[OwnTurns]:
             with (
                 _running_job(prepared, directory) as (job, document),
-                _worker_supervisors(placement, document, mpi, cancellation) as workers,
+                _worker_supervisors(placement, document, ssh_config, cancellation) as workers,
             ):
                 own = OwnTrainingOnHosts(
                     job,
@@ -289,17 +265,9 @@ def _compare_on_hosts(
                 finally:
                     running.clear()
 
-        launcher = PeerLauncher(
-            request,
-            prepared.job.nodes[0].plan,
-            sum(batches) // len(batches),
-            peer_hosts,
-            mpi,
-            starts_here=placement.starts_here,
-            on_poll=on_poll,
+        return _take_turns(
+            request, prepared, start_ours, nodes, checked.addresses, listener, ssh_config, on_poll
         )
-        comparer = Comparer(request, start_ours, launcher, listener)
-        return _conclude(request, prepared, comparer, nodes)
 
 
 @contextmanager
@@ -315,7 +283,7 @@ def _running_job(prepared: PreparedLaunch, directory: RunDirectory) -> Iterator[
 
 
 def _worker_supervisors(
-    placement: Placement, document: str, mpi: MpiSettings, cancellation: Cancellation
+    placement: Placement, document: str, ssh_config: Path, cancellation: Cancellation
 ) -> PeerProcesses:
     folder = make_folder_name()
     request = SupervisorRequest(token=folder.name, folder=str(folder), job=document)
@@ -326,28 +294,47 @@ def _worker_supervisors(
             )
             for number, host in enumerate(placement.hosts)
         ],
-        ssh_config=mpi.ssh_config,
+        ssh_config=ssh_config,
         on_poll=cancellation.check,
     )
 
 
-def _conclude(
+def _take_turns(
     request: CompareRequest,
     prepared: PreparedLaunch,
-    comparer: Comparer,
-    nodes: dict[str, Hardware],
+    start_ours: StartOurs,
+    nodes: Mapping[str, Hardware],
+    addresses: Mapping[str, str],
+    listener: Listener,
+    ssh_config: Path | None,
+    on_poll: Callable[[], None],
 ) -> Comparison:
-    found = comparer.run()
+    """Let ours and its peers take turns on the nodes of a job; these and addresses are by host."""
+    placement, batches = prepared.placement, prepared.job.node_batches
+    node_batch = sum(batches) // len(batches)
+    cores = {name: node.cpu.usable_cores for name, node in nodes.items()}
+    launcher = PeerLauncher(
+        request,
+        prepared.job.nodes[0].plan,
+        node_batch,
+        [
+            ReachableHost(host=host, address=addresses[host.name], cores=cores[host.name])
+            for host in placement.hosts
+        ],
+        placement.mpi_settings(ssh_config),
+        starts_here=placement.starts_here,
+        on_poll=on_poll,
+    )
+    found = Comparer(request, start_ours, launcher, listener).run()
     numbers = {plan.host: plan.stored.id for plan in prepared.plans}
-    batches = prepared.job.node_batches
     return Comparison(
         use_case=request.workload.use_case,
         created_at=utc_now(),
         hosts=tuple(
-            ComparedHost(name=name, cpu=node.cpu.model, cores=node.cpu.usable_cores)
+            ComparedHost(name=name, cpu=node.cpu.model, cores=cores[name])
             for name, node in nodes.items()
         ),
-        node_batch=sum(batches) // len(batches),
+        node_batch=node_batch,
         plans=tuple(node.plan for node in prepared.job.nodes),
         plan_ids=tuple(numbers[node.host] for node in prepared.job.nodes),
         software=current_software(),

@@ -75,13 +75,15 @@ class Placement:
         Raises:
             LaunchError: There is no MPI that can do it.
         """
-        settings, here = self._settings(directory), self.starts_here
+        settings = self.mpi_settings(directory.ssh_config if self.uses_remote_hosts else None)
+        here = self.starts_here
         return mpi_command(self.hosts, program, settings, environment, starts_here=here)
 
-    def _settings(self, directory: RunDirectory) -> MpiSettings:
+    def mpi_settings(self, ssh_config: Path | None) -> MpiSettings:
+        """Give the settings of MPI on these hosts, with the file that `prepare` has written."""
         return MpiSettings(
             mpirun=self.access.mpirun,
-            ssh_config=directory.ssh_config if self.uses_remote_hosts else None,
+            ssh_config=ssh_config,
             networks=self.networks,
             allow_root=self.access.allow_root,
         )
