@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,7 @@ def job_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def job_list(values: Values) -> Found:
         states = None if values["state"] is None else [JobState(values["state"])]
-        return page(
-            values,
-            lambda before, most: jobs.find(states=states, before=before, most=most, db=db),
-        )
+        return page(values, partial(jobs.find, states=states, db=db))
 
     def job_log(values: Values) -> Found:
         part = jobs.read_log(

@@ -21,14 +21,14 @@ PAGED = (
 
 def page(
     values: Values,
-    find: Callable[[int | None, int], Sequence[Any]],
+    find: Callable[..., Sequence[Any]],
     to_json: Callable[[Any], Any] = lambda one: one,
     *,
     number: Callable[[Any], int | None] = attrgetter("id"),
 ) -> Found:
-    """Give a part of a list, and where the rest begins."""
+    """Give a part of a list, and where the rest begins; ``find`` takes ``before`` and ``most``."""
     limit = min(values["limit"] or PER_PAGE, MOST_PER_PAGE)
-    found = find(values["before"], limit + 1)
+    found = find(before=values["before"], most=limit + 1)
     shown = found[:limit]
     rest = number(shown[-1]) if len(found) > limit else None
     return Found(data=[to_json(one) for one in shown], next_before=rest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from launch.strategies import strategy_summaries
@@ -46,36 +47,15 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     db = settings.db
 
     def study_list(values: Values) -> Found:
-        return page(
-            values,
-            lambda before, most: studies.find(
-                values["use_case"], values["node"], before=before, most=most, db=db
-            ),
-        )
+        return page(values, partial(studies.find, values["use_case"], values["node"], db=db))
 
     def trial_list(values: Values) -> Found:
-        return page(
-            values,
-            lambda before, most: plans.find_latest_trials(
-                values.get("id"),
-                values.get("use_case"),
-                values.get("node"),
-                before=before,
-                most=most,
-                db=db,
-            ),
-            trial_json,
-        )
+        wanted = values.get("id"), values.get("use_case"), values.get("node")
+        return page(values, partial(plans.find_latest_trials, *wanted, db=db), trial_json)
 
     def plan_list(values: Values) -> Found:
-        return page(
-            values,
-            lambda before, most: plans.find_latest(
-                values["use_case"], values["node"], before=before, most=most, db=db
-            ),
-            _plan_json,
-            number=lambda one: one.stored.id,
-        )
+        find = partial(plans.find_latest, values["use_case"], values["node"], db=db)
+        return page(values, find, _plan_json, number=lambda one: one.stored.id)
 
     def plan(values: Values) -> Found:
         found = plans.get(values["id"], db=db)
@@ -100,19 +80,10 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def training_list(values: Values) -> Found:
         states = None if values["state"] is None else [TrainingStatus(values["state"])]
-        return page(
-            values,
-            lambda before, most: trainings.find(
-                values["use_case"], states=states, before=before, most=most, db=db
-            ),
-        )
+        return page(values, partial(trainings.find, values["use_case"], states=states, db=db))
 
     def sweep_list(values: Values) -> Found:
-        return page(
-            values,
-            lambda before, most: sweeps.find(values["use_case"], before=before, most=most, db=db),
-            record_json,
-        )
+        return page(values, partial(sweeps.find, values["use_case"], db=db), record_json)
 
     def network_list(values: Values) -> Found:
         found = machines.find_networks(db=db)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from planner.api import jobs, machines, plans, studies, sweeps, trainings
 from planner.records.job_record import JobState
 from planner.records.training_record import TrainingStatus
@@ -32,10 +34,7 @@ def show_machines(request: PageRequest, context: Context) -> View:
 def show_studies(request: PageRequest, context: Context) -> View:
     """Show studies."""
     use_case, node = find_text(request, "use_case"), find_text(request, "node")
-    part = read_part(
-        request,
-        lambda before, most: studies.find(use_case, node, before=before, most=most, db=context.db),
-    )
+    part = read_part(request, partial(studies.find, use_case, node, db=context.db))
     return View(
         template="studies.html",
         title="Studies",
@@ -52,13 +51,8 @@ def show_studies(request: PageRequest, context: Context) -> View:
 def show_plans(request: PageRequest, context: Context) -> View:
     """Show plans."""
     use_case, node = find_text(request, "use_case"), find_text(request, "node")
-    part = read_part(
-        request,
-        lambda before, most: plans.find_latest(
-            use_case, node, before=before, most=most, db=context.db
-        ),
-        number=lambda one: one.stored.id,
-    )
+    find = partial(plans.find_latest, use_case, node, db=context.db)
+    part = read_part(request, find, number=lambda one: one.stored.id)
     return View(
         template="plans.html",
         title="Plans",
@@ -77,16 +71,8 @@ def show_trainings(request: PageRequest, context: Context) -> View:
     """Show trainings."""
     use_case = find_text(request, "use_case")
     state = find_choice(request, "state", list(TrainingStatus))
-    part = read_part(
-        request,
-        lambda before, most: trainings.find(
-            use_case,
-            states=None if state is None else [TrainingStatus(state)],
-            before=before,
-            most=most,
-            db=context.db,
-        ),
-    )
+    states = None if state is None else [TrainingStatus(state)]
+    part = read_part(request, partial(trainings.find, use_case, states=states, db=context.db))
     return View(
         template="trainings.html",
         title="Trainings",
@@ -104,10 +90,7 @@ def show_trainings(request: PageRequest, context: Context) -> View:
 def show_sweeps(request: PageRequest, context: Context) -> View:
     """Show sweeps."""
     use_case = find_text(request, "use_case")
-    part = read_part(
-        request,
-        lambda before, most: sweeps.find(use_case, before=before, most=most, db=context.db),
-    )
+    part = read_part(request, partial(sweeps.find, use_case, db=context.db))
     return View(
         template="sweeps.html",
         title="Sweeps",
@@ -119,15 +102,8 @@ def show_sweeps(request: PageRequest, context: Context) -> View:
 def show_jobs(request: PageRequest, context: Context) -> View:
     """Show jobs."""
     state = find_choice(request, "state", list(JobState))
-    part = read_part(
-        request,
-        lambda before, most: jobs.find(
-            states=None if state is None else [JobState(state)],
-            before=before,
-            most=most,
-            db=context.db,
-        ),
-    )
+    states = None if state is None else [JobState(state)]
+    part = read_part(request, partial(jobs.find, states=states, db=context.db))
     return View(
         template="jobs.html",
         title="Jobs",

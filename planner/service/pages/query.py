@@ -73,7 +73,7 @@ class ListPart(Generic[T]):
 
 def read_part(
     request: PageRequest,
-    find: Callable[[int | None, int], Sequence[T]],
+    find: Callable[..., Sequence[T]],
     *,
     number: Callable[[T], int | None] = attrgetter("id"),
     per_page: int = PER_PAGE,
@@ -83,13 +83,13 @@ def read_part(
 
     Args:
         request: With all other values of the query, which the addresses keep.
-        find: Gives the items with a lower number than one, at most so many.
+        find: Gives the items; told ``before``, those with a lower number, and ``most`` of them.
         number: Of an item.
         per_page: Items of a part.
         anchor: Of the list in its page.
     """
     before = find_number(request, "before")
-    found = find(before, per_page + 1)
+    found = find(before=before, most=per_page + 1)
     shown = found[:per_page]
     rest = number(shown[-1]) if len(found) > per_page else None
     return ListPart(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 
 from planner.api import plans, studies
 from planner.api.studies import FoundStudy
@@ -41,7 +42,7 @@ def show(request: PageRequest, context: Context) -> View:
     found = studies.get(study_id, most_trials=_MOST_TRIALS, db=db)
     part = read_part(
         request,
-        lambda before, most: plans.find_latest_trials(study_id, before=before, most=most, db=db),
+        partial(plans.find_latest_trials, study_id, db=db),
         per_page=_TRIALS_PER_PART,
         anchor="trials",
     )
