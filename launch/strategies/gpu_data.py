@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from launch.use_cases._base import UseCase
     from probes.hardware import Hardware
 
-_BENCHMARK = "cudnn_benchmark"
+BENCHMARK = "cudnn_benchmark"
 """Option: whether cuDNN times its algorithms for each shape once, or chooses by rules."""
 
 
@@ -43,20 +43,20 @@ class GpuData(Strategy):
             threads_per_process=node.cpu.usable_cores // gpus,
             devices=cuda_devices(usable_gpus(node)[:gpus]),
             options={
-                _BENCHMARK: trial.suggest_categorical(f"gpu_data.{_BENCHMARK}", (False, True))
+                BENCHMARK: trial.suggest_categorical(f"gpu_data.{BENCHMARK}", (False, True))
             },
             **draw(trial, "gpu_data", gpu_settings(case, node, may_record=gpus == 1)),
         )
 
     def first_guesses(self, case: CaseFacts, node: Hardware) -> list[dict[str, Setting]]:
         settings = gpu_settings(case, node, may_record=True)
-        guess = {f"gpu_data.{_BENCHMARK}": True, **first_guess("gpu_data", settings)}
+        guess = {f"gpu_data.{BENCHMARK}": True, **first_guess("gpu_data", settings)}
         return [{"gpu_data.gpus": gpus, **guess} for gpus in reversed(_counts(node))]
 
     def check(self, plan: Plan) -> None:
         require(plan, replicas=plan.processes)
         require_distinct_devices(plan, plan.processes)
-        require_options(plan, _BENCHMARK)
+        require_options(plan, BENCHMARK)
         if plan.cuda_graph and plan.processes > 1:
             # What goes between GPUs would have to be recorded too, under rules of its own.
             raise InvalidPlanError(
@@ -73,7 +73,7 @@ class GpuData(Strategy):
         from launch.training.ddp_step import DdpStep
         from launch.training.plain_step import make_single_step
 
-        torch.backends.cudnn.benchmark = bool(plan.options.get(_BENCHMARK, False))
+        torch.backends.cudnn.benchmark = bool(plan.options.get(BENCHMARK, False))
         if plan.processes == 1:
             return make_single_step(plan, case, group)
         return DdpStep(plan, case, group)

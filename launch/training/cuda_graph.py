@@ -83,7 +83,11 @@ class CapturedPass:
             # Other threads may use CUDA meanwhile: one copies batches into pinned memory.
             with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
                 self._loss = compute(self._share)
+        except torch.OutOfMemoryError:
+            raise
         except RuntimeError as error:
+            if isinstance(error.__context__, torch.OutOfMemoryError):  # the record's end failed too
+                raise error.__context__ from None
             reason = " ".join(str(error).split())[:200]
             raise InvalidPlanError(
                 f"cuda_graph=True and a step that CUDA cannot record ({reason}): "

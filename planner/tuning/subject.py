@@ -10,6 +10,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.strategies import strategy_names
 from launch.strategies._gpus import cuda_devices, usable_gpus
+from launch.strategies.gpu_data import BENCHMARK
 from planner.search.space import PlanSources
 from planner.trials.result import TrialResult
 from planner.tuning.step_times import find_unmeasured_batches
@@ -79,11 +80,19 @@ class TunedCase:
 
 
 def defaults_plan(case: CaseFacts, node: Hardware) -> Plan:
-    """Give the plan that PyTorch runs by default: one process, on all cores or on one GPU."""
-    if gpus := usable_gpus(node):
-        devices = cuda_devices(gpus[:1])
-        return Plan(strategy="sequential", node_batch=case.default_batch, devices=devices)
+    """Give the plan that PyTorch runs by default: one process with all cores, and one GPU if any.
+
+    Beside a GPU the cores load batches and run the backward pass's calls, as those of any script.
+    """
     cores = node.cpu.usable_cores
+    if gpus := usable_gpus(node):
+        return Plan(
+            strategy="gpu_data",
+            node_batch=case.default_batch,
+            threads_per_process=cores,
+            devices=cuda_devices(gpus[:1]),
+            options={BENCHMARK: False},
+        )
     if cores == 1:
         return Plan(strategy="sequential", node_batch=case.default_batch)
     return Plan(strategy="threads", node_batch=case.default_batch, threads_per_process=cores)
