@@ -87,9 +87,11 @@ def test_budget_that_ends_before_a_plan_within_the_limits_is_measured_says_so(st
         Search(store, recorded, replace(REQUEST, batch_size=64, budget_s=1)).tune()
 
 
-def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s):
-    """Search for plans on a GPU."""
-    recorded.sample_s = lambda plan: cpu_sample_s if "cpu" in plan.devices else gpu_sample_s
+def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s, *, calls=0):
+    """Search for plans on a GPU, in a step of which calls take as long as so many samples."""
+    recorded.sample_s = lambda plan: (
+        cpu_sample_s if "cpu" in plan.devices else gpu_sample_s * (1 + calls / plan.node_batch)
+    )
     request = replace(REQUEST, strategies=("gpu_data",), budget_s=budget_s)
     node = replace(NODE, gpus=(GPU,))
     Search(store, recorded, request, CASE, node).tune()
@@ -97,7 +99,7 @@ def tune_with_gpu(store, recorded, cpu_sample_s, gpu_sample_s, budget_s):
 
 
 def test_gpu_is_tried_with_large_batches_however_slow_the_cpu_is(store, recorded):
-    batches = tune_with_gpu(store, recorded, 3.0, 0.0002, 180)
+    batches = tune_with_gpu(store, recorded, 3.0, 0.0002, 180, calls=200)
     assert max(batches) >= 32 * CASE.default_batch
     assert len(batches) > 5
 
