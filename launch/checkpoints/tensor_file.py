@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -62,7 +63,7 @@ def write_tensors(
     num_bytes = 0
     with write_durably(path) as file:
         header = memoryview(encode_header(tensors, metadata))
-        for block in (header, *map(_content, tensors.values())):
+        for block in chain([header], map(_content, tensors.values())):
             num_bytes += _write(file, block, digest)
     return FileRecord(name=path.name, num_bytes=num_bytes, sha256=digest.hexdigest())
 

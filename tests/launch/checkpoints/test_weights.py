@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from launch.checkpoints.tensor_file import write_tensors
 from launch.checkpoints.weights import check_weights, load_weights, save_weights
 from launch.errors import CheckpointError
 from launch.workers.task import Purpose, Task
@@ -43,6 +44,20 @@ def test_weights_without_other_state_are_read_by_the_library(tmp_path):
     for found in (load_file(path), load_weights(path)):
         assert found.keys() == model.state_dict().keys()
         assert all(torch.equal(found[name], value) for name, value in model.state_dict().items())
+
+
+def test_one_tensor_is_written_before_the_next_is_copied(tmp_path):
+    """The story: all tensors of a GPU were copied first, a whole model more in memory."""
+    path, written = tmp_path / "weights.safetensors", []
+
+    class Asked(dict):
+        def values(self):
+            for value in super().values():
+                written.append(path.stat().st_size)
+                yield value
+
+    write_tensors(path, Asked({name: torch.zeros(1 << 18) for name in "ab"}))
+    assert written[0] < 1 << 19 < written[1] < 1 << 21
 
 
 @pytest.mark.parametrize("document", ["[1]", "{", '{"parts": 3}', '{"state": [1]}'])
