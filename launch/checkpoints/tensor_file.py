@@ -20,6 +20,7 @@ from torch import Tensor
 
 from launch.checkpoints.manifest import FileRecord
 from launch.errors import CheckpointError
+from launch.local_group.shared_parameters import tensor_bytes
 from launch.system.durable_files import write_durably
 
 _DTYPES = {
@@ -101,8 +102,7 @@ def encode_header(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | N
 
 
 def _content(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    content: memoryview = flat.numpy().data
+    content: memoryview = tensor_bytes(tensor).numpy().data
     return content
 
 

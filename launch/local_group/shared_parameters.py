@@ -88,8 +88,8 @@ class SharedBuffers:
 
     Buffers are what a model keeps beside its parameters, such as the running statistics of
     BatchNorm: each replica computes them from its own samples. A step may put another tensor in a
-    buffer's place. Where it has another size, on the first replica or on one of the others, the
-    other keeps its own.
+    buffer's place. Where that has another size than at the start, on the first replica or on one of
+    the others, the other keeps its own.
 
     Collective: every replica of ``group`` builds it once, over equal models.
     """
@@ -119,7 +119,7 @@ class SharedBuffers:
             for part in self._parts.values():
                 part[-1] = 0
             for buffer, part in pairs:
-                part[:-1].copy_(buffer.contiguous().view(-1).view(torch.uint8))
+                part[:-1] = tensor_bytes(buffer)
                 part[-1] = 1
         self._group.barrier()
         if self._group.local_rank > 0:
@@ -128,6 +128,12 @@ class SharedBuffers:
                     # A copy first: a part need not begin where a float may.
                     buffer.copy_(part[:-1].clone().view(buffer.dtype).view(buffer.shape))
         self._group.barrier()
+
+
+def tensor_bytes(tensor: Tensor) -> Tensor:
+    """Give the bytes of a tensor in the order of its indices, on the CPU; copied where need be."""
+    values = tensor.detach().cpu().resolve_conj().resolve_neg()
+    return values.contiguous().view(-1).view(torch.uint8)
 
 
 def flat_view(tensor: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch.distributed import ProcessGroup
 
 from launch.errors import UseCaseError
 from launch.local_group.alignment import aligned
+from launch.local_group.shared_parameters import tensor_bytes
 
 
 def flatten(value: Any, what: str, *, strict: bool = True) -> tuple[Any, list[Tensor]]:
@@ -74,11 +75,10 @@ def send_targets(value: Any, to_rank: int, group: ProcessGroup) -> list[distribu
         UseCaseError: See `flatten`.
     """
     structure, tensors = flatten(value, "targets")
-    tensors = [tensor.detach().cpu().contiguous() for tensor in tensors]
     specs = [[str(t.dtype).removeprefix("torch."), list(t.shape)] for t in tensors]
     header = json.dumps({"structure": structure, "specs": specs}).encode()
     parts = [torch.frombuffer(bytearray(header), dtype=torch.uint8)]
-    parts += [tensor.view(-1).view(torch.uint8) for tensor in tensors]
+    parts += map(tensor_bytes, tensors)
     message = torch.zeros(sum(aligned(part.numel()) for part in parts), dtype=torch.uint8)
     offset = 0
     for part in parts:

@@ -60,6 +60,19 @@ def test_one_tensor_is_written_before_the_next_is_copied(tmp_path):
     assert written[0] < 1 << 19 < written[1] < 1 << 21
 
 
+def test_views_that_are_computed_when_they_are_read_are_saved_by_their_values(tmp_path):
+    """The story: they have no bytes of their own, and a training ended with PyTorch's error."""
+    conjugate = torch.tensor([1 + 2j]).conj()
+    model = nn.Module()
+    model.register_buffer("conjugate", conjugate)
+    model.register_buffer("negative", conjugate.imag)
+    path = tmp_path / "weights.safetensors"
+    save_weights(model, path)
+    found = load_weights(path)
+    assert found["conjugate"].tolist() == [1 - 2j]
+    assert found["negative"].tolist() == [-2.0]
+
+
 @pytest.mark.parametrize("document", ["[1]", "{", '{"parts": 3}', '{"state": [1]}'])
 def test_weights_that_nobody_has_saved_are_not_exported(document, tmp_path):
     path = tmp_path / "weights.safetensors"

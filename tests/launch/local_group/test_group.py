@@ -74,3 +74,15 @@ def test_buffers_in_whose_place_a_step_puts_others_become_those_of_the_first_wor
         return [model.mean.tolist(), model.seen.tolist()]
 
     assert on_each(three, keep_mean) == [[[1.0] * 3, [5.0] * size] for size in sizes]
+
+
+def test_buffer_that_is_a_conjugate_view_becomes_that_of_the_first_worker(three):
+    """The story: such a view has no bytes of its own, and the epoch ended with PyTorch's error."""
+
+    def share(group: LocalGroup) -> list[complex]:
+        model = nn.Module()
+        model.register_buffer("phase", torch.tensor([complex(group.local_rank, 2)]).conj())
+        SharedBuffers(model, group).broadcast_from_first()
+        return model.phase.resolve_conj().tolist()
+
+    assert on_each(three, share) == [[0 - 2j]] * 3
