@@ -172,6 +172,10 @@ class Plan(_HashedOnce):
         found = [device.partition(":")[2] for device in self.devices if device != "cpu"]
         return list(dict.fromkeys(found))
 
+    def device_of(self, worker: int) -> str:
+        """Give the device of a worker, by its number on the node."""
+        return self.devices[worker % len(self.devices)]
+
     @property
     def is_eager_on_cpu(self) -> bool:
         """Whether PyTorch runs the model operator by operator on the CPU.

@@ -27,7 +27,7 @@ class DdpStep(PlainStep):
     """
 
     def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
-        device = plan.devices[group.local_rank % len(plan.devices)]
+        device = plan.device_of(group.local_rank)
         self._is_first = group.local_rank == 0
         self._connections = Connections(group, torch.device(device))
         super().__init__(plan, case, device, group, DdpReplica)

@@ -76,13 +76,12 @@ def decode_shares(training: Dataset[Any], samples: Indices, group: LocalGroup) -
 
 
 def copy_to_device(
-    plan: Plan, training: Dataset[Any], samples: Indices, local_rank: int
+    plan: Plan, training: Dataset[Any], samples: Indices, device: torch.device
 ) -> Dataset[Any]:
     """Copy the samples that a worker will read to its device, where the plan's input is there."""
     if plan.input != "device":
         return training
     assert isinstance(training, DecodedPictures)
-    device = torch.device(plan.devices[local_rank % len(plan.devices)])
     return DevicePictures(training, samples, device)
 
 

@@ -87,7 +87,7 @@ class Trainer:
             plan, case, case.dataset(data, train=True), is_trial=is_trial
         )
         self._validation_samples = open_validation(plan, case.dataset(data, train=False))
-        self._device = torch.device(plan.devices[task.local_rank % len(plan.devices)])
+        self._device = torch.device(plan.device_of(task.local_rank))
         self._seed_source = SeedSource(
             seed=task.workload.seed, rank=task.node, local_rank=task.local_rank
         )
@@ -138,9 +138,7 @@ class Trainer:
         if is_trial or self._plan.input == "device":
             decode_shares(self._training, self._samples, group)
         if self._step.part is not None:
-            self._training = copy_to_device(
-                self._plan, self._training, self._samples, self._task.local_rank
-            )
+            self._training = copy_to_device(self._plan, self._training, self._samples, self._device)
 
     def start_checkpointer(self, group: LocalGroup) -> Checkpointer:
         """Make the checkpointer of this training; resume from a checkpoint, if one was named."""

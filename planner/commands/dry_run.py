@@ -95,7 +95,7 @@ def _workers(job: Job, plan: Plan, node: Hardware) -> list[dict[str, Any]]:
         {
             "worker": worker.local_rank,
             "cores": list(worker.cores),
-            "device": plan.devices[min(worker.local_rank, len(plan.devices) - 1)],
+            "device": plan.device_of(worker.local_rank),
             "threads": plan.threads_per_process,
         }
         for worker in make_worker_tasks(task, node.cpu.choose_cores(plan.threads))

@@ -64,7 +64,7 @@ class PipelineStep(TrainStep):
         self._replica, self._stage = divmod(group.local_rank, self._stages)
         self._share = Part(self._replica, plan.replicas)
         self.part = self._share if self._stage == 0 else None
-        self._device = torch.device(plan.devices[group.local_rank % len(plan.devices)])
+        self._device = torch.device(plan.device_of(group.local_rank))
         self.model = prepare_model(plan, case.model(), "cpu")
         self._layers = _layers_of(case, self.model)
         if (name := find_shared_parameter(self.model)) is not None:
