@@ -109,37 +109,32 @@ class GradientAverager:
         rank = group.local_rank
         scope = scope or scope_of_class(optimizer)
         self._is_elementwise = scope is UpdateScope.ELEMENT
+        is_summed = reducer is not None  # by the node's rank, in the first buffer
         self._chunks: list[Chunk] = []
         update_groups: list[UpdateGroup] = []
         self._warning: str | None = None
         if self._is_elementwise:
             size = chunk_bytes or CHUNK_BYTES * torch.get_num_threads()
-            may_defer = reducer is not None and may_defer_update and clipper is None
+            may_defer = is_summed and may_defer_update and clipper is None
             has_locks = may_defer and locks_hold()
             if may_defer and not has_locks and rank == 0:
                 self._warning = _NO_LOCKS
             if has_locks:
                 update_groups = cut_by_update_group(shared, rank, size)
-                self._chunks = [
-                    chunk for update_group in update_groups for chunk in update_group.chunks
-                ]
+                self._chunks = [chunk for one in update_groups for chunk in one.chunks]
             else:
-                self._chunks = list(cut_evenly(shared, rank, size, is_summed=reducer is not None))
-            self._whole = merge_chunks(self._chunks, shared, 0 if reducer else rank)
+                self._chunks = list(cut_evenly(shared, rank, size, is_summed=is_summed))
+            self._whole = merge_chunks(self._chunks, shared, 0 if is_summed else rank)
         else:
             is_alone = scope is UpdateScope.MODEL
-            self._whole = assign_whole(
-                shared, rank, is_summed=reducer is not None, is_alone=is_alone
-            )
+            self._whole = assign_whole(shared, rank, is_summed=is_summed, is_alone=is_alone)
         self._pieces = PieceOptimizer(optimizer, shared.parameters, self._whole.pieces)
         self._kinds = shared.kinds[rank].numpy()
         self._mine = [shared.in_shape(shared.gradients[rank], i) for i in range(len(self._kinds))]
         self._indices: list[int] = []
         if reducer is not None:
             offers = zip(shared.parameters, self._mine, strict=True)
-            self._indices = [
-                reducer.register_gradient(parameter, gradient) for parameter, gradient in offers
-            ]
+            self._indices = [reducer.register_gradient(p, gradient) for p, gradient in offers]
         self._final = FinalGradients(len(self._kinds))
         self._late: LateUpdate | None = None
         if update_groups and reducer is not None:
@@ -295,14 +290,14 @@ class GradientAverager:
                 self._pieces.step()
             else:
                 self._pieces.pretend_step()  # a norm over no parameters may be an error
-            _drop_gradients(self._whole)
+            self._whole.drop_gradients()
             return
         factor = self._clip(self._chunks, scale)
         with self._pieces.in_parts() as step:
             for chunk in self._chunks:
                 self._sum(chunk, factor, kinds)
                 step(chunk.pieces)
-                _drop_gradients(chunk)
+                chunk.drop_gradients()
 
     def _sum(self, chunk: Chunk, factor: float | None, kinds: Sequence[int]) -> None:
         """Give the pieces of a chunk their gradients, summed unless they are, and scaled."""
@@ -376,8 +371,3 @@ class GradientAverager:
 def _drop_unweighted(kinds: list[int], scale: float | None) -> list[int]:
     """Return the kinds of gradient of a step, none where nothing in it has a weight."""
     return [NO_GRADIENT] * len(kinds) if scale == 0 else kinds
-
-
-def _drop_gradients(chunk: Chunk) -> None:
-    for piece in chunk.pieces:
-        piece.owned.grad = None  # its memory is another chunk's next

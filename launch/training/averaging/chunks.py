@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -61,6 +61,11 @@ class Chunk:
 
     spans: Sequence[SumSpan]
     pieces: Sequence[Piece]
+
+    def drop_gradients(self) -> None:
+        """Take the gradients from the pieces: their memory is another chunk's next."""
+        for piece in self.pieces:
+            piece.owned.grad = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,27 +200,14 @@ def assign_whole(
 
 def merge_chunks(chunks: Sequence[Chunk], shared: SharedParameters, rank: int) -> Chunk:
     """Merge a worker's chunks into one, summed in the gradient buffer of ``rank``."""
-    return Chunk(
-        spans=[
-            SumSpan(own=span.own, others=span.others, total=span.own)
-            for chunk in chunks
-            for span in chunk.spans
-        ],
-        pieces=[
-            Piece(
-                index=piece.index,
-                start=piece.start,
-                owned=piece.owned,
-                gradient=_part(shared.flat(shared.gradients[rank], piece.index), piece),
-            )
-            for chunk in chunks
-            for piece in chunk.pieces
-        ],
-    )
-
-
-def _part(flat: Tensor, piece: Piece) -> Tensor:
-    return flat[piece.start : piece.start + piece.owned.numel()]
+    spans = [replace(span, total=span.own) for chunk in chunks for span in chunk.spans]
+    pieces = []
+    for chunk in chunks:
+        for piece in chunk.pieces:
+            flat = shared.flat(shared.gradients[rank], piece.index)
+            part = flat[piece.start : piece.start + piece.owned.numel()]
+            pieces.append(replace(piece, gradient=part))
+    return Chunk(spans=spans, pieces=pieces)
 
 
 def _list_buffers(shared: SharedParameters, rank: int, *, is_summed: bool) -> list[Tensor]:

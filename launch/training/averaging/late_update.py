@@ -249,7 +249,7 @@ class LateUpdate:
         """Hold a parameter that has a gradient in this step against what was seen of its use."""
         self._has_checked = True
         if self._is_learning:
-            self._expect_seen([id(parameter)])
+            self._expect_seen(parameter)
 
     def call_operator(
         self, operator: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
@@ -258,13 +258,12 @@ class LateUpdate:
         with torch._C.DisableTorchFunction():  # which would take the look for a use
             for tensor in tensors_in((*args, *named.values())):
                 if (number := self._locked.find_owner(tensor)) is not None:
-                    self._expect_seen([id(self._parameters[number])])
+                    self._expect_seen(self._parameters[number])
         return operator(*args, **named)
 
-    def _expect_seen(self, used: Iterable[int]) -> None:
-        for parameter in used:
-            if parameter not in self._seen:
-                self._turn_off(_Reason.UNSEEN, self._number[parameter])
+    def _expect_seen(self, parameter: nn.Parameter) -> None:
+        if id(parameter) not in self._seen:
+            self._turn_off(_Reason.UNSEEN, self._number[id(parameter)])
 
     def finish(self) -> None:
         """Update what is left, and wait until the other workers have. Nothing where all is done."""
@@ -289,13 +288,7 @@ class LateUpdate:
             self._turn_off(_Reason.GIVEN, number)
         if not self._is_learning:
             return function(*args, **named)
-        return self._check_call(function, args, named)
-
-    def _check_call(
-        self, function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, Any]
-    ) -> Any:
-        """Call a function, and hold the graph before and after it against what was seen."""
-        given = (*args, *named.values())
+        # The graph before the call and after it is held against what was seen.
         unseen = self._recorded.new_behind(given)
         result = function(*args, **named)
         unseen |= self._recorded.new_behind((*given, result)) - self._seen
@@ -357,5 +350,4 @@ class LateUpdate:
                     has_gradient = self._kinds[piece.index] != NO_GRADIENT
                     piece.owned.grad = piece.gradient if has_gradient else None
                 step(chunk.pieces)
-                for piece in chunk.pieces:
-                    piece.owned.grad = None
+                chunk.drop_gradients()
