@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -62,11 +62,15 @@ def square_sum(gradients: Iterable[Tensor]) -> float:
 
     Each tensor's are summed in its own precision, as torch does, and the tensors' in float64.
     """
-    norms = [torch.linalg.vector_norm(_elements(gradient.detach())) for gradient in gradients]
+    return add_squares([torch.linalg.vector_norm(elements(one.detach())) for one in gradients])
+
+
+def add_squares(norms: Sequence[Tensor]) -> float:
+    """Add the squares of norms, in float64."""
     return float(torch.stack([norm.double() for norm in norms]).square().sum()) if norms else 0.0
 
 
-def _elements(gradient: Tensor) -> Tensor:
+def elements(gradient: Tensor) -> Tensor:
     """Give the elements of a gradient, of a sparse one those that are kept, each once.
 
     Not every release of PyTorch that we support takes the norm of a sparse tensor.

@@ -34,6 +34,7 @@ from launch.noise_scale.estimate import (
     NoiseScale,
     step_noise,
 )
+from launch.training.averaging.clipping import add_squares, elements
 
 _FIRST_STEP = 3
 """Steps before the first measurement. The first one's time is of no use."""
@@ -84,13 +85,7 @@ class NoiseMeter:
         watched: Parameters whose gradients the last measured step has shown it.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        *,
-        is_first: bool,
-        cost_limit: float,
-    ) -> None:
+    def __init__(self, model: nn.Module, *, is_first: bool, cost_limit: float) -> None:
         self._is_first = is_first
         self._cost_limit = cost_limit
         decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
@@ -190,7 +185,7 @@ class NoiseMeter:
         """
         started = time.perf_counter()
         if share:
-            self._squares += sum(map(square_sum, gradients)) / share
+            self._squares += sum(map(_square_sum, gradients)) / share
             self._parts += counts
             self._shares += share * counts
         self._measured_s += time.perf_counter() - started
@@ -202,7 +197,7 @@ class NoiseMeter:
             gradients: Of elements that were not added in this step.
         """
         started = time.perf_counter()
-        self._average += sum(map(square_sum, gradients))
+        self._average += sum(map(_square_sum, gradients))
         self._measured_s += time.perf_counter() - started
 
     def add_average_squares(self, squares: float) -> None:
@@ -267,7 +262,7 @@ class NoiseMeter:
         """Add the squares that the hooks have seen since `begin_part`."""
         started = time.perf_counter()
         if self._share:
-            self._squares += _squares_of(self._norms) / self._share
+            self._squares += add_squares(self._norms) / self._share
             self._parts += 1
             self._shares += self._share
         self._norms.clear()
@@ -303,16 +298,15 @@ def _find_caveat(model: nn.Module) -> str | None:
     return None
 
 
-def square_sum(gradient: Tensor) -> float:
+def _square_sum(gradient: Tensor) -> float:
     """Sum the squares of all elements, those of pieces in float32 and the pieces' in float64."""
-    return _squares_of(_norms(gradient))
+    return add_squares(_norms(gradient))
 
 
 @torch.no_grad()
 def _norms(gradient: Tensor) -> list[Tensor]:
     """Give the norms of the pieces of a gradient."""
-    if gradient.is_sparse:
-        gradient = gradient.coalesce().values()
+    gradient = elements(gradient)
     if gradient.numel() <= _CHUNK:
         return [torch.linalg.vector_norm(gradient)]
     flat = gradient.detach().reshape(-1) if gradient.is_contiguous() else _flat(gradient)
@@ -324,10 +318,6 @@ def _flat(gradient: Tensor) -> Tensor:
     strides = gradient.stride()
     order = sorted(range(gradient.dim()), key=lambda i: -strides[i])
     return gradient.detach().permute(order).reshape(-1)
-
-
-def _squares_of(norms: Sequence[Tensor]) -> float:
-    return float(torch.stack([norm.double() for norm in norms]).square().sum()) if norms else 0.0
 
 
 def _smoothed(old: float, new: float) -> float:
