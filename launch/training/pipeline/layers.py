@@ -74,7 +74,7 @@ class ActivationSpec:
 
     def wire(self, value: Any) -> tuple[Tensor, ...]:
         """Flatten a value into the tensors that are sent."""
-        _, tensors = flatten(value, _WHAT)
+        _, tensors = flatten(value, _SENT_AS)
         return tuple(spec.wire(tensor) for spec, tensor in zip(self.tensors, tensors, strict=True))
 
     def unwire(self, tensors: Sequence[Tensor]) -> Any:
@@ -83,7 +83,7 @@ class ActivationSpec:
         return unflatten(self.structure, parts)
 
 
-_WHAT = "outputs of a layer"
+_SENT_AS = "outputs of a layer"
 
 
 def boundary_specs(
@@ -104,7 +104,7 @@ def boundary_specs(
     specs: list[ActivationSpec | None] = []
     for _, output in _run(layers, inputs, plan, device):
         try:
-            structure, tensors = flatten(output, _WHAT)
+            structure, tensors = flatten(output, _SENT_AS)
         except UseCaseError:
             specs.append(None)
         else:
@@ -169,7 +169,7 @@ class _Run:
 
     def __init__(self, layer: nn.Module, inputs: Any, plan: Plan, device: torch.device) -> None:
         self._deferred = DeferredWeightGradients([layer])
-        self._structure, self._inputs = flatten(inputs, _WHAT, strict=False)
+        self._structure, self._inputs = flatten(inputs)
         self._plan = plan
         self._device = device
 
@@ -187,7 +187,7 @@ class _Run:
 
     def backward(self, output: Any) -> None:
         """Run the layer backward, from a gradient of ones."""
-        _, tensors = flatten(output, _WHAT, strict=False)
+        _, tensors = flatten(output)
         outputs = [tensor for tensor in tensors if tensor.requires_grad]
         if outputs:
             torch.autograd.backward(outputs, [torch.ones_like(tensor) for tensor in outputs])
@@ -213,7 +213,7 @@ def _run(
 
 
 def _detached(value: Any) -> Any:
-    structure, tensors = flatten(value, _WHAT, strict=False)
+    structure, tensors = flatten(value)
     return unflatten(structure, [t.detach().requires_grad_(t.requires_grad) for t in tensors])
 
 

@@ -17,19 +17,20 @@ from launch.local_group.alignment import aligned
 from launch.local_group.shared_parameters import tensor_bytes
 
 
-def flatten(value: Any, what: str, *, strict: bool = True) -> tuple[Any, list[Tensor]]:
+def flatten(value: Any, sent_as: str | None = None) -> tuple[Any, list[Tensor]]:
     """Flatten a pytree of tensors.
 
     Args:
         value: Tensors, numbers and texts in dicts with text keys, lists and tuples.
-        what: Name of the value in an error.
-        strict: Refuse what JSON cannot hold, instead of leaving it in the structure.
+        sent_as: What an error calls a value that is sent to another stage; by default it is not
+            sent, and may hold anything.
 
     Returns:
-        The structure, as plain values that JSON can hold, and the tensors in their order.
+        The structure, as plain values that JSON can hold where it is sent, and the tensors in their
+        order.
 
     Raises:
-        UseCaseError: It holds something else.
+        UseCaseError: It is sent, and holds something else.
     """
     tensors: list[Tensor] = []
 
@@ -41,11 +42,11 @@ def flatten(value: Any, what: str, *, strict: bool = True) -> tuple[Any, list[Te
             return {"dict": {key: take(inner) for key, inner in part.items()}}
         if type(part) in (list, tuple):
             return {type(part).__name__: [take(inner) for inner in part]}
-        if not strict or part is None or type(part) in (bool, int, float, str):
+        if sent_as is None or part is None or type(part) in (bool, int, float, str):
             return {"value": part}
         raise UseCaseError(
-            f"{what} hold a {type(part).__name__}, which cannot go from one stage of a pipeline to "
-            "another: use tensors, numbers and texts in dicts, lists and tuples, or other "
+            f"{sent_as} hold a {type(part).__name__}, which cannot go from one stage of a pipeline "
+            "to another: use tensors, numbers and texts in dicts, lists and tuples, or other "
             "--strategies"
         )
 

@@ -34,12 +34,12 @@ class StageUpdate(ABC):
     samples.
     """
 
+    averager: GradientAverager | None = None
+    """Sums the gradients in shared memory, of replicas or for other nodes, where one does."""
+
     @abstractmethod
     def start(self) -> None:
         """Forget the last step's gradients."""
-
-    averager: GradientAverager | None = None
-    """What sums the gradients in memory that replicas share, or the nodes do."""
 
     @abstractmethod
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
@@ -59,8 +59,8 @@ class StageUpdate(ABC):
         """
 
 
-class SingleUpdate(StageUpdate):
-    """Update of a stage without replicas."""
+class _OwnUpdate(StageUpdate):
+    """Update of a worker's own copy of a stage, by its own optimizer."""
 
     def __init__(
         self, stage: nn.Module, optimizer: Optimizer, clipper: GradientClipper | None
@@ -72,14 +72,31 @@ class SingleUpdate(StageUpdate):
     def start(self) -> None:
         self._stage.zero_grad()
 
-    def finish(self, part: LossSum, *, is_full: bool) -> None:
-        part.divide_gradients(self._stage.parameters())
-        if self._clipper is not None:
-            clip(_gradients(self._stage), self._clipper)
-        self._optimizer.step()
-
     def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
         return OptimizerParts.of_parameters(self._optimizer, model)
+
+    def _update(self, total: LossSum, *, counts: bool) -> None:
+        """Update the parameters by gradients that are summed.
+
+        Args:
+            total: Sum of the losses; the gradients are divided by its weight.
+            counts: Whether the norm of the whole gradient counts this copy's, and no other copy's.
+        """
+        total.divide_gradients(self._stage.parameters())
+        if self._clipper is not None:
+            gradients = [p.grad for p in self._stage.parameters() if p.grad is not None]
+            factor = self._clipper.factor(square_sum(gradients) if counts else 0.0)
+            if factor != 1.0:
+                for gradient in gradients:
+                    gradient.mul_(factor)
+        self._optimizer.step()
+
+
+class SingleUpdate(_OwnUpdate):
+    """Update of a stage without replicas."""
+
+    def finish(self, part: LossSum, *, is_full: bool) -> None:
+        self._update(part, counts=True)
 
 
 class SharedUpdate(StageUpdate):
@@ -113,7 +130,7 @@ class SharedUpdate(StageUpdate):
         return self.averager.describe_optimizer(model)
 
 
-class ReducedUpdate(StageUpdate):
+class ReducedUpdate(_OwnUpdate):
     """Update of replicas that each have a copy of the parameters, as on GPUs.
 
     Collective: every worker of ``group`` makes one, over equal stages.
@@ -138,16 +155,11 @@ class ReducedUpdate(StageUpdate):
         *,
         gives_sparse: bool,
     ) -> None:
+        super().__init__(stage, optimizer, clipper)
+        self._group = group
         self._staging = staging
         self._gives_sparse = gives_sparse
-        self._stage = stage
-        self._optimizer = optimizer
-        self._group = group
-        self._clipper = clipper
         self._parameters = trained_parameters(stage)
-
-    def start(self) -> None:
-        self._stage.zero_grad()
 
     @torch.no_grad()
     def finish(self, part: LossSum, *, is_full: bool) -> float | None:
@@ -175,15 +187,8 @@ class ReducedUpdate(StageUpdate):
         if self._staging is not None:
             # The sum of all replicas, since the staging buffer counts the first one's loss alone.
             part = self._staging.all_reduce(part, is_full=is_full)
-        part.divide_gradients(self._parameters)
-        if self._clipper is not None:
-            counts = distributed.get_rank(self._group) == 0
-            clip(_gradients(self._stage), self._clipper, counts=counts)
-        self._optimizer.step()
+        self._update(part, counts=distributed.get_rank(self._group) == 0)
         return None if self._staging is None else mean_of(float(part.loss), part.weight)[0]
-
-    def describe_optimizer(self, model: nn.Module) -> OptimizerParts:
-        return OptimizerParts.of_parameters(self._optimizer, model)
 
     def _gather(self, part: LossSum) -> tuple[list[int], LossSum]:
         """Give the highest kind of each gradient over all replicas, and the sum of the losses."""
@@ -196,24 +201,6 @@ class ReducedUpdate(StageUpdate):
         loss, weight = rows[:, :2].sum(0).tolist()
         highest = [int(kind) for kind in rows[:, 2:].amax(0).tolist()]
         return highest, LossSum(loss, None if part.weight is None else weight)
-
-
-def clip(gradients: Sequence[Tensor], clipper: GradientClipper, *, counts: bool = True) -> None:
-    """Scale this worker's part of the gradient so that the whole is short enough. Collective.
-
-    Args:
-        gradients: This worker's part.
-        clipper: Of all workers.
-        counts: Whether no other worker counts this part.
-    """
-    factor = clipper.factor(square_sum(gradients) if counts else 0.0)
-    if factor != 1.0:
-        for gradient in gradients:
-            gradient.mul_(factor)
-
-
-def _gradients(stage: nn.Module) -> list[Tensor]:
-    return [p.grad for p in stage.parameters() if p.grad is not None]
 
 
 def _buckets(gradients: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -60,10 +60,11 @@ class PipelineStep(TrainStep):
 
     def __init__(self, plan: Plan, case: UseCase, group: LocalGroup) -> None:
         self._plan, self._case, self._group = plan, case, group
-        self._stages = plan.processes // plan.replicas
-        self._replica, self._stage = divmod(group.local_rank, self._stages)
+        stages = plan.processes // plan.replicas
+        self._replica, self._stage = divmod(group.local_rank, stages)
         self._share = Part(self._replica, plan.replicas)
         self.part = self._share if self._stage == 0 else None
+        self._is_last = self._stage == stages - 1
         self._device = torch.device(plan.device_of(group.local_rank))
         self.model = prepare_model(plan, case.model(), "cpu")
         self._layers = _layers_of(case, self.model)
@@ -72,7 +73,7 @@ class PipelineStep(TrainStep):
         self._whole = WholeModel(self.model, group)
         self._reducer = group.make_reducer(self.model)
         self._connections = Connections(group, self._device)
-        ranks = torch.arange(plan.processes).view(plan.replicas, self._stages)
+        ranks = torch.arange(plan.processes).view(plan.replicas, stages)
         self._pipeline = self._connections.sub_group(ranks.tolist())
         self._same_stage_ranks = ranks.T.tolist()
         self._same_stage_group = self._connections.sub_group(self._same_stage_ranks)
@@ -149,16 +150,13 @@ class PipelineStep(TrainStep):
         if self._has_weights:  # written by the first stage before its activations came
             scale = float(weights[self._replica]) if size else 0.0
         self._show_noise(scale)
-        is_last = self._stage == self._stages - 1
-        if is_last:
+        if self._is_last:
             losses[self._replica] = loss
         weight = None
         if self._has_weights:
-            weight = scale if is_last or self._counts_on_each_stage else 0.0
+            weight = scale if self._is_last or self._counts_on_each_stage else 0.0
         with translate_lost_workers():
-            loss_of_all = self._update.finish(
-                LossSum(loss if is_last else 0.0, weight), is_full=batch.is_full
-            )
+            loss_of_all = self._update.finish(LossSum(loss, weight), is_full=batch.is_full)
         self._group.barrier()
         if loss_of_all is not None:
             return loss_of_all
@@ -209,7 +207,7 @@ class PipelineStep(TrainStep):
                 sending = send_targets((share[1], scales), self._last_rank, self._pipeline)
             inputs = [self.place(piece[0]) for piece in pieces]
             self._check_shapes(inputs[0])
-        elif self._stage == self._stages - 1:
+        elif self._is_last:
             with translate_lost_workers():
                 received, scales = receive_targets(self._first_rank, self._pipeline)
             pieces = split_batch(received, count, size)
@@ -255,11 +253,10 @@ class PipelineStep(TrainStep):
         """Make the pipeline for so many micro-batches of a size."""
         example = repeat_samples(self._example, size)
         specs = boundary_specs(self._layers, example, self._plan, self._device)
-        is_last = self._stage == self._stages - 1
         module = StageModule(
             self._own,
             incoming=specs[self._first - 1] if self._stage else None,
-            outgoing=None if is_last else specs[self._end - 1],
+            outgoing=None if self._is_last else specs[self._end - 1],
             precision=lambda: autocast(self._plan, self._device.type),
             loss=self._loss,
         )
@@ -277,7 +274,7 @@ class PipelineStep(TrainStep):
         if scale:
             return self._case.loss(output, targets) * scale
         # Zero, with a gradient of zeros: the stages before wait for one.
-        tensors = flatten(output, "outputs of a model", strict=False)[1]
+        _, tensors = flatten(output)
         empty = [one.flatten()[:0].sum().real for one in tensors if one.requires_grad]
         return torch.stack(empty).sum()
 
