@@ -101,7 +101,9 @@ class Checkpointer:
         Raises:
             CheckpointError: It is one of another training.
         """
-        if rank is not None and len(self._task.split.node_batches) > 1:
+        if len(self._task.split.node_batches) == 1:
+            rank = None  # no other node needs anything of this one
+        if rank is not None:
             is_source = self._task.node == 0
             self._error_feedback = ErrorFeedback(rank, self._group.reducers, is_source=is_source)
         if self._resume_from is None:
@@ -158,7 +160,7 @@ class Checkpointer:
             self._writer.close()
 
     def _readable(self, path: Path, rank: RequestClient | None) -> AbstractContextManager[Path]:
-        if rank is None or len(self._task.split.node_batches) == 1:
+        if rank is None:
             return nullcontext(path)
         assert self._task.checkpoint_copy is not None
         is_source = self._task.node == 0

@@ -82,9 +82,9 @@ class Trainer:
         self._step = step
         self._reporter = reporter
         data = task.workload.data_path
-        is_trial = task.purpose is Purpose.TIME
+        self._is_trial = task.purpose is Purpose.TIME
         self._training = open_training(
-            plan, case, case.dataset(data, train=True), is_trial=is_trial
+            plan, case, case.dataset(data, train=True), is_trial=self._is_trial
         )
         self._validation_samples = open_validation(plan, case.dataset(data, train=False))
         self._device = torch.device(plan.device_of(task.local_rank))
@@ -103,18 +103,16 @@ class Trainer:
         self.num_samples = samples
         self.num_validation_samples = len(self._validation_samples)  # type: ignore[arg-type]
         steps_per_epoch = -(-samples // task.split.global_batch)
-        epochs = _TRIAL_EPOCHS if task.purpose is Purpose.TIME else task.epochs
+        epochs = _TRIAL_EPOCHS if self._is_trial else task.epochs
+        factor = learning_rate_factor(plan.lr_scaling, task.split.global_batch, case.default_batch)
         for optimizer in step.optimizers:
-            scale_learning_rates(
-                optimizer,
-                learning_rate_factor(plan.lr_scaling, task.split.global_batch, case.default_batch),
-            )
+            scale_learning_rates(optimizer, factor)
         schedules = [
             make_schedule(case, optimizer, steps_per_epoch=steps_per_epoch, epochs=epochs)
             for optimizer in step.optimizers
         ]
         self._schedules = [schedule for schedule in schedules if schedule is not None]
-        self._allow_nan = task.allow_nan or task.purpose is not Purpose.TRAIN
+        self._allow_nan = task.allow_nan or self._is_trial
         self._step_timer = StepTimer(
             reporter if task.local_rank == 0 else None,
             is_compiled=plan.compile,
@@ -132,10 +130,9 @@ class Trainer:
         A trial times steps that find their pictures decoded, as all steps but those of a
         training's first epoch do.
         """
-        is_trial = self._task.purpose is Purpose.TIME
-        most = trial_samples(self._plan) if is_trial else None
+        most = trial_samples(self._plan) if self._is_trial else None
         self._samples = self._sampler.draw_subset(most)
-        if is_trial or self._plan.input == "device":
+        if self._is_trial or self._plan.input == "device":
             decode_shares(self._training, self._samples, group)
         if self._step.part is not None:
             self._training = copy_to_device(self._plan, self._training, self._samples, self._device)

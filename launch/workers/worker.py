@@ -200,8 +200,7 @@ def _configure_process(task: Task) -> None:
 def _check_precisions(task: Task, case: UseCase, reporter: Reporter) -> None:
     """Try each of the task's precisions and report it as soon as it is checked."""
     assert task.plan is not None
-    data = task.workload.data_path
-    check = PrecisionCheck(task.plan, case, data)
+    check = PrecisionCheck(task.plan, case, task.workload.data_path)
     for precision in task.precisions:
         try:
             obstacle = find_obstacle(check.measure(precision))
