@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from launch.data.raw_pictures import RawPictures
+from launch.data.split import BatchSize
 from launch.errors import UseCaseError
 
 Batch = Any
@@ -18,6 +19,9 @@ Batch = Any
 
 In place of a tensor there may be `RawPictures`, which `move_batch` turns into one.
 """
+
+SizedBatch = tuple[Batch | None, BatchSize]
+"""A share of a batch, ``None`` where it is empty, and the size of the whole batch."""
 
 
 def split_batch(batch: Batch, parts: int, size: int | None = None) -> list[Batch]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
 
-from launch.data.batch import Batch
+from launch.data.batch import Batch, SizedBatch
 from launch.data.decoded_pictures import DecodedPictures
 from launch.data.device_pictures import DevicePictures
 from launch.data.look_ahead import look_ahead
@@ -92,7 +92,7 @@ def load(
     seeds: Iterator[int] | None = None,
     read_ahead: ReadAhead | None = None,
     collate: Callable[[list[Any]], Any] | None = None,
-) -> Iterator[tuple[Any | None, BatchSize]]:
+) -> Iterator[SizedBatch]:
     """Read the share of each batch from the data set.
 
     Args:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from launch.data.decoded_pictures import DecodedPictures
-from launch.data.split import BatchSize, Indices, Work
+from launch.data.split import Share, Work
 
 _LEAST_BATCHES = 2
 _AHEAD_BYTES = 64 << 20
@@ -30,7 +30,7 @@ def look_ahead(work: Work, dataset: DecodedPictures) -> Work:
         dataset: That reads them.
     """
     most = max(1, _AHEAD_BYTES // max(1, dataset.sample_bytes))
-    waiting: deque[tuple[Indices, BatchSize]] = deque()
+    waiting: deque[Share] = deque()
     announced = 0
     with ExitStack() as at_end:
         announcing = ThreadPoolExecutor(1, "look-ahead")
@@ -38,7 +38,7 @@ def look_ahead(work: Work, dataset: DecodedPictures) -> Work:
         for pool in (announcing, reading):
             at_end.callback(pool.shutdown, cancel_futures=True)
 
-        def give() -> tuple[Indices, BatchSize]:
+        def give() -> Share:
             first = waiting.popleft()
             if waiting and waiting[0][0]:
                 dataset.read_ahead(waiting[0][0], reading)

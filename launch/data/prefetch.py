@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from launch.data.batch import map_tensors
-from launch.data.split import BatchSize
-
-SizedBatch = tuple[Any | None, BatchSize]
-"""A share of a batch, ``None`` where it is empty, and the size of the whole batch."""
+from launch.data.batch import SizedBatch, map_tensors
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 
 import torch
 
-from launch.data.split import BatchSize, Indices, NodeSplit
+from launch.data.split import Indices, NodeSplit, Share, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ShareSampler:
         self._part = part
         self._seed = seed
 
-    def epoch(self, epoch: int, position: int = 0) -> list[tuple[Indices, BatchSize]]:
+    def epoch(self, epoch: int, position: int = 0) -> list[Share]:
         """Give the share and the size of each batch of one epoch, from a position on.
 
         Args:
@@ -103,7 +103,7 @@ class ShareSampler:
             return list(range(self._num_samples))
         return epoch_batches(self._num_samples, limit, seed=self._seed, epoch=0)[0]
 
-    def endless(self, samples: Indices) -> Iterator[tuple[Indices, BatchSize]]:
+    def endless(self, samples: Indices) -> Work:
         """Give full batches only, for ever: all steps of a trial do equal work.
 
         Samples fewer than one batch are repeated to fill it.
@@ -120,6 +120,6 @@ class ShareSampler:
                     full, waiting = waiting[:step], waiting[step:]
                     yield self._share(full)
 
-    def _share(self, batch: Indices) -> tuple[Indices, BatchSize]:
+    def _share(self, batch: Indices) -> Share:
         mine, size = self.split.of(batch)
         return split_evenly(mine, self._part.count)[self._part.index], size

@@ -21,8 +21,11 @@ class BatchSize:
     """Whether steps of these sizes come again; the last one of an epoch may be smaller."""
 
 
-Work = Iterator[tuple[Indices, BatchSize]]
-"""A worker's samples of each step, and how many all have."""
+Share = tuple[Indices, BatchSize]
+"""A worker's samples of one step, and how many all have."""
+
+Work = Iterator[Share]
+"""A worker's share of each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class NodeSplit:
         """Samples per step over all nodes."""
         return sum(self.node_batches)
 
-    def of(self, batch: Indices) -> tuple[Indices, BatchSize]:
+    def of(self, batch: Indices) -> Share:
         """Give this node's slice of a global batch, and its size.
 
         A smaller batch, at the end of an epoch, is cut in the same proportions; a node may then

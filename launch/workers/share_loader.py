@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from launch.data.batch import Batch
+from launch.data.batch import Batch, SizedBatch
 from launch.data.loading import ReadAhead, load, read_batch
 from launch.data.prefetch import prefetch
 from launch.data.random_state import RandomUse, SeedSource
-from launch.data.split import BatchSize, Work
+from launch.data.split import Work
 from launch.plan import Plan
 from launch.use_cases._base import UseCase
 
@@ -44,7 +44,7 @@ class ShareLoader:
         use: RandomUse,
         epoch: int,
         positions: Iterator[int],
-    ) -> Iterator[tuple[Batch | None, BatchSize]]:
+    ) -> Iterator[SizedBatch]:
         """Load the share of each step, ``None`` where it is empty.
 
         Args:

@@ -16,10 +16,10 @@ from torch.optim import Optimizer
 
 from launch.checkpoints.manifest import BestValidation
 from launch.checkpoints.weights import save_weights
-from launch.data.batch import Batch
+from launch.data.batch import SizedBatch
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import Part, ShareSampler
-from launch.data.split import BatchSize, NodeSplit, Work
+from launch.data.split import NodeSplit, Work
 from launch.errors import CheckpointError, UseCaseError
 from launch.gradient_sync.node_channel.requests import Directive, RequestClient
 from launch.local_group.group import LocalGroup
@@ -323,9 +323,7 @@ class Trainer:
             return None
         return meter.value()
 
-    def _batches(
-        self, work: Work, positions: Iterator[int]
-    ) -> Iterator[tuple[Batch | None, BatchSize]]:
+    def _batches(self, work: Work, positions: Iterator[int]) -> Iterator[SizedBatch]:
         if self._step.part is None:
             return ((None, size) for _, size in work)
         epoch = self.progress.epoch
