@@ -103,8 +103,7 @@ def check_hosts(
                 found[name] += host_checks.check_hardware(name, facts[name])
             else:
                 login = login_command(host, ssh_config, by_srun=by_srun)
-                problem = explain_no_facts(name, result, login=login)
-                found[name] = [problem]
+                found[name] = [explain_no_facts(name, result, login=login)]
 
         def add(findings: Iterable[Finding]) -> None:
             for finding in findings:
@@ -160,7 +159,7 @@ class _FactCollector:
             if on_progress is not None:
                 on_progress(done, len(hosts))
 
-        commands = [*(remote_command(h, program, ssh_config=self.ssh_config) for h in remote)]
+        commands = [remote_command(h, program, ssh_config=self.ssh_config) for h in remote]
         *others, own = self.run_commands([*commands, program], limit_s=LIMIT_S, on_result=on_result)
         results = {host.name: result for host, result in zip(remote, others, strict=True)}
         return {host.name: results.get(host.name, own) for host in hosts}, own

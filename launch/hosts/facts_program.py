@@ -48,8 +48,8 @@ def collect_facts(request: Namespace, *, limit_s: float = LIMIT_S) -> dict[str, 
     if request.use_case:
         queries["use_case"] = lambda: _use_case(request.use_case)
     if request.data:
-        queries |= {"data_kind": lambda: _kind(Path(request.data))}
-        queries |= {"data_files": lambda: _files(Path(request.data))}
+        queries["data_kind"] = lambda: _kind(Path(request.data))
+        queries["data_files"] = lambda: _files(Path(request.data))
     if request.runs:
         queries["runs_fault"] = lambda: _find_writing_fault(Path(request.runs))
     found, problems = _run_queries(limit_s, queries)

@@ -18,11 +18,10 @@ _CLOCK_LIMIT_S = 60.0
 taken for the newer, and tickets of Kerberos or Slurm's munge are about to be refused."""
 
 
-def check_name(host: str, addresses: set[str] | None) -> Finding:
-    """Check the name of a host that gave its facts."""
-    if addresses:
-        return FindingFactory(host).ok("name", ", ".join(sorted(addresses)))
-    return FindingFactory(host).ok("name", "known to ssh alone, by its configuration")
+def check_name(host: str, addresses: set[str]) -> Finding:
+    """Report the addresses of a host that gave its facts."""
+    known = ", ".join(sorted(addresses))
+    return FindingFactory(host).ok("name", known or "known to ssh alone, by its configuration")
 
 
 def check_versions(host: str, facts: HostFacts, here: HostFacts) -> Iterator[Finding]:

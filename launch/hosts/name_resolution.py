@@ -98,9 +98,8 @@ def _is_address(name: str) -> bool:
 
 
 def _is_own(address: str) -> bool:
-    from probes.network.interfaces import (
-        read_addresses,  # what it imports would slow every other command
-    )
+    # Here: what it imports would slow every other command.
+    from probes.network.interfaces import read_addresses
 
     bare = ip_address(address.partition("%")[0])
     own = {ip_address(one) for addresses in read_addresses().values() for one in addresses}
