@@ -5,7 +5,6 @@ State that is no tensor, as a module's ``get_extra_state`` may give it, is in th
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -34,14 +33,10 @@ def save_weights(model: nn.Module, path: Path) -> int:
     """
     hidden = _hidden(path)
     try:
-        hidden.unlink(missing_ok=True)
-        record = write_tensors(hidden, *_divide(model))
-        replace_durably(hidden, path)
+        with replace_durably(path, hidden):
+            record = write_tensors(hidden, *_divide(model))
     except OSError as error:
         raise _make_error(error) from error
-    finally:
-        with contextlib.suppress(OSError):
-            hidden.unlink()
     return record.num_bytes
 
 

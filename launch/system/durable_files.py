@@ -26,10 +26,20 @@ def write_durably(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def replace_durably(new: Path, path: Path) -> None:
-    """Give a file, whose content is on the disk, another name in its folder."""
-    new.replace(path)
-    sync_folder(path.parent)
+@contextlib.contextmanager
+def replace_durably(path: Path, new: Path) -> Iterator[None]:
+    """Replace a file by a new one, which the block writes durably in the same folder.
+
+    Where the block fails, the file stays and nothing of the new one does.
+    """
+    try:
+        new.unlink(missing_ok=True)  # what a process that was killed has left
+        yield
+        new.replace(path)
+        sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            new.unlink()
 
 
 def write_in_place(path: Path, content: bytes) -> None:
@@ -38,14 +48,8 @@ def write_in_place(path: Path, content: bytes) -> None:
         path.write_bytes(content)
         return
     new = _beside(path)
-    try:
-        new.unlink(missing_ok=True)  # what a process of this number left
-        with write_durably(new) as file:
-            file.write(content)
-        replace_durably(new, path)
-    finally:
-        with contextlib.suppress(OSError):
-            new.unlink()
+    with replace_durably(path, new), write_durably(new) as file:
+        file.write(content)
 
 
 def check_in_place(path: Path) -> None:
