@@ -38,8 +38,7 @@ class Replica:
 
     def place(self, batch: Batch) -> Batch:
         """Move a batch to this replica's device and memory format."""
-        placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
-        return placed
+        return move_batch(batch, self._device, memory_format(self._plan))
 
     def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
         """Compute the gradients of this share's part of the loss over all nodes.

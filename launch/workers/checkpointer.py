@@ -26,7 +26,7 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.gradient_sync.worker_sync.error_feedback import ErrorFeedback
 from launch.local_group.group import LocalGroup
 from launch.plan import Plan
-from launch.reports import CheckpointSaved, Reporter, Warned
+from launch.reports import CheckpointSaved, Reporter
 from launch.training.step import TrainStep
 from launch.workers.finiteness import check_finite_parameters
 from launch.workers.task import Task
@@ -172,7 +172,7 @@ class Checkpointer:
         feedback = self._error_feedback
         is_kept = feedback is not None and feedback.restore(checkpoint.errors())
         if not is_kept and self._task.node == 0 and self._group.local_rank == 0:
-            self._reporter.send(Warned(message=_DROPPED))
+            self._reporter.warning(_DROPPED)
 
     def _check(self, manifest: Manifest) -> None:
         if manifest.samples != self._samples:

@@ -26,14 +26,7 @@ from launch.local_group.group import LocalGroup
 from launch.noise_scale.efficiency import learning_rate_factor
 from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
-from launch.reports import (
-    BestWeightsSaved,
-    Reporter,
-    StepsFinished,
-    StepsPaused,
-    StrategyPrepared,
-    Warned,
-)
+from launch.reports import BestWeightsSaved, Reporter, StepsFinished, StepsPaused, StrategyPrepared
 from launch.training.schedule import make_schedule, scale_learning_rates
 from launch.training.step import TrainStep
 from launch.use_cases._base import UseCase
@@ -191,7 +184,7 @@ class Trainer:
             if is_needed:
                 raise
             if self._task.local_rank == 0:
-                self._reporter.send(Warned(message=f"{error}: the training does without it"))
+                self._reporter.warning(f"{error}: the training does without it")
 
     def train(self, checkpointer: Checkpointer) -> bool:
         """Train one epoch, or what is left of it; return whether it reached its end.
@@ -249,7 +242,7 @@ class Trainer:
             loss = self._step.run(share, size)
             self._check_frozen()
             if warning := self._step.take_warning():
-                self._reporter.send(Warned(message=warning))
+                self._reporter.warning(warning)
             self._learning_rates = _learning_rates(self._step.optimizers)
             for schedule in self._schedules:
                 schedule.step()
@@ -361,7 +354,7 @@ class Trainer:
                 save_weights(self._step.model, Path(weights))
             except CheckpointError as error:
                 lost = f"the best weights, of epoch {best.epoch}, are not kept"
-                self._reporter.send(Warned(message=f"{lost}: {error}"))
+                self._reporter.warning(f"{lost}: {error}")
                 return
         self.progress = replace(self.progress, best=best)
         if is_writer:
@@ -373,7 +366,7 @@ class Trainer:
             return
         if not Path(best.weights).exists():
             lost = f"the best weights, of epoch {best.epoch}, are not at {best.weights} any more"
-            self._reporter.send(Warned(message=f"{lost}: only better ones will be kept"))
+            self._reporter.warning(f"{lost}: only better ones will be kept")
             return
         self._reporter.send(
             BestWeightsSaved(path=best.weights, epoch=best.epoch, validation_loss=best.loss)

@@ -164,8 +164,7 @@ class PipelineStep(TrainStep):
         return mean_of(loss, total if self._has_weights else None)[0]
 
     def place(self, batch: Batch) -> Batch:
-        placed: Batch = move_batch(batch, self._device, memory_format(self._plan))
-        return placed
+        return move_batch(batch, self._device, memory_format(self._plan))
 
     def sync_model(self) -> None:
         counts = self._replica == 0
