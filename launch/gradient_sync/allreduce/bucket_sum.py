@@ -41,12 +41,13 @@ class BucketSum(ABC):
 
     Args:
         comm: For these sums alone: other messages would be taken for theirs.
-        max_in_flight: Most blocks that are summed at once.
     """
 
-    def __init__(self, comm: MPI.Comm, *, max_in_flight: int = 4) -> None:
+    max_in_flight = 4
+    """Most blocks that are summed at once."""
+
+    def __init__(self, comm: MPI.Comm) -> None:
         self._comm = comm
-        self.max_in_flight = max_in_flight
         self._in_flight: list[PendingSum] = []
         # Of the world, which alone has to have it: a communicator that was split from it has none
         # (https://github.com/open-mpi/ompi/issues/11970).

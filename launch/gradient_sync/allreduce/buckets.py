@@ -79,12 +79,12 @@ class Bucket:
 
     def keep_errors(self) -> None:
         """Make the errors, all zero."""
-        self.errors = np.zeros(_reals(self.flat).size, np.float32)
+        self.errors = np.zeros(as_reals(self.flat).size, np.float32)
 
     def show_errors(self) -> None:
         """Copy the errors to where the sum usually is, for the workers; round them likewise."""
         assert self.errors is not None, "they are kept"
-        _reals(self.flat)[:] = self.errors
+        as_reals(self.flat)[:] = self.errors
         self.write_back()
         self.take_errors()
 
@@ -93,7 +93,7 @@ class Bucket:
         assert self.errors is not None, "they are kept"
         for part in self._parts:
             part.read_first()
-        self.errors[:] = _reals(self.flat)
+        self.errors[:] = as_reals(self.flat)
 
 
 class _BucketPart(ABC):
@@ -227,7 +227,7 @@ def _shaped(location: GradientLocation, memory: Bytes) -> Array:
     return as_strided(flat, layout.shape, strides)
 
 
-def _reals(numbers: Array) -> Array:
+def as_reals(numbers: Array) -> Array:
     """View complex numbers as pairs of real ones."""
     return numbers.view(numbers.real.dtype) if np.iscomplexobj(numbers) else numbers
 

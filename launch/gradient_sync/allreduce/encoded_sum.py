@@ -33,6 +33,7 @@ from launch.gradient_sync.allreduce.bucket_sum import (
     as_mpi_buffer,
     segment_bounds,
 )
+from launch.gradient_sync.allreduce.buckets import as_reals
 from launch.gradient_sync.wire_formats import load_wire_format
 from launch.gradient_sync.wire_formats._base import Bytes, Floats, WireFormat
 
@@ -47,10 +48,7 @@ class EncodedSum(BucketSum):
     """
 
     def __init__(
-        self,
-        comm: MPI.Comm,
-        algorithm: AllReduceAlgorithm,
-        wire_format: WireFormat,
+        self, comm: MPI.Comm, algorithm: AllReduceAlgorithm, wire_format: WireFormat
     ) -> None:
         super().__init__(comm)
         self.wire_format = wire_format
@@ -105,7 +103,7 @@ class _PendingEncodedSum(PendingSum):
         self.sent_bytes = 0
         self._comm = comm
         self._wire_format = wire_format
-        reals = block.view(block.real.dtype) if np.iscomplexobj(block) else block
+        reals = as_reals(block)
         bounds = list(pairwise(segment_bounds(reals.size, segments)))
         self._values = [reals[low:high] for low, high in bounds]
         self._errors = [errors[low:high] for low, high in bounds]
@@ -165,8 +163,7 @@ class _PendingEncodedSum(PendingSum):
         values = self._values[segment]
         if is_total:
             return self._wire_format.memory_of_total(values)
-        size = self._wire_format.size_of(values)
-        return _take_buffer(size, self._spare_buffers)
+        return _take_buffer(self._wire_format.size_of(values), self._spare_buffers)
 
     def _encode(self, segment: int) -> Bytes:
         return self._wire_format.encode(self._values[segment], self._errors[segment])
