@@ -64,9 +64,9 @@ class LocalGroup(ABC):
 class LocalProcessGroup(LocalGroup):
     """Worker processes of one node.
 
-    Worker 0 counts the others at a barrier, and then releases them. By descriptors: what a worker
-    has written before a barrier the others see after it, on every processor (see
-    `launch.system.memory_fence`).
+    Worker 0 counts the others at a barrier, and then releases them. They wait on descriptors, so
+    that what a worker has written before a barrier is seen by the others after it, on every
+    processor (see `launch.system.memory_fence`).
     """
 
     def __init__(

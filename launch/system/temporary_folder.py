@@ -50,7 +50,7 @@ class TemporaryFolder:
         remove_abandoned(Path(place))
         self.path, self.locks = _make(Path(place), PREFIX, _owner_name())
         """Descriptors for programs that are started to use the folder: it stays while they have
-        them. None where there can be no lock; then only the owner removes it."""
+        them. Empty where there can be no lock; then only the owner removes it."""
 
     def __enter__(self) -> Path:
         return self.path
@@ -91,7 +91,7 @@ def lock_for_processes(folder: Path) -> tuple[int, ...]:
     its name in its environment: users' programs may outlive who has started them.
 
     Returns:
-        Descriptors. None where there can be no lock; then only the owner removes the folder.
+        Descriptors; empty where there can be no lock, and only the owner removes the folder.
     """
     return _lock(folder, _processes_name())
 

@@ -84,9 +84,9 @@ class _ShareLoss(WeightedLoss):
 
     def forward(self, batch: Batch | None, scale: float, *, is_full: bool) -> Tensor:
         if batch is None:
-            # Zero, with a gradient of zeros: DDP begins to average at the first gradient. One
-            # suffices, the others count as unused by this worker. It is one of a parameter in use,
-            # since a parameter that no worker uses must have no gradient. A complex one has a real
-            # loss too.
+            # Zero, with a gradient of zeros: DDP begins to average at the first gradient. That of
+            # one parameter suffices, the others count as unused by this worker. It is one in use,
+            # since a parameter that no worker uses must have no gradient. A loss is real, also of
+            # a complex parameter.
             return self._used[0].flatten()[:0].sum().real
         return super().forward(batch, scale, is_full=is_full)

@@ -13,8 +13,8 @@ from launch.use_cases._base import UseCase, is_own
 def judge(case: UseCase, model: nn.Module, batch: Batch) -> tuple[float, dict[str, float]]:
     """Return the mean loss and the metrics of a validation batch on the model's device.
 
-    Where the use case has a `UseCase.step` of its own, its metrics are given what the model gave
-    last in it, and the batch.
+    Where the use case has a `UseCase.step` of its own, its metrics are given the last output of the
+    model in that step, and the batch.
     """
     if not is_own(case, "step"):
         inputs, targets = batch

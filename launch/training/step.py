@@ -55,7 +55,9 @@ class TrainStep(ABC):
         return "gradients of parts of a step are not seen apart here"
 
     def measure_noise(self, cost_limit: float) -> None:
-        """Begin to measure it. Collective over all nodes, none of which has an obstacle.
+        """Begin to measure the gradient noise scale. Collective over all nodes.
+
+        Only where none of them has an obstacle.
 
         Args:
             cost_limit: Share of the steps' time that it may take; with 1 every step is measured.

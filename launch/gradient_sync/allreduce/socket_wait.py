@@ -93,7 +93,7 @@ class SocketWait:
             self._woken = _WakeReason.WORKER
         elif may_block:
             self._woken = _WakeReason.TIMEOUT
-        # Else progress is what the poll before has read, after what had woken that one.
+        # Else what had ended the sleep before stays: progress is of what the last poll has read.
 
     def _find_full(self) -> frozenset[int]:
         """Find the sockets that cannot be written to."""

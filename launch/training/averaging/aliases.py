@@ -40,10 +40,10 @@ def count_users(memory: int) -> int:
 def aliases_follow(
     model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
 ) -> Iterator[None]:
-    """Move the tensors that share a trained parameter's memory to where the context moves that.
+    """Let tensors that share the memory of a trained parameter share it after a move too.
 
-    The context may give each such parameter a memory of its own. Where its elements lie in another
-    order there, tensors that are the whole parameter can follow alone.
+    The context may move each such parameter to a memory of its own. Where the elements are in
+    another order there, only tensors that are the whole parameter can follow.
 
     Args:
         model: The model.
@@ -100,7 +100,7 @@ def copy_model(model: nn.Module) -> nn.Module:
 
 @dataclass(frozen=True, slots=True)
 class _Aliases:
-    """Tensors in the memory of a parameter, and how the parameter lay in it then."""
+    """Tensors in the memory of a parameter, and its place there when they were found."""
 
     parameter: nn.Parameter
     name: str
@@ -112,10 +112,10 @@ class _Aliases:
 def _find_movable(
     model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
 ) -> list[_Aliases]:
-    """Find what `_find_aliases` finds; all of it can be moved.
+    """Find what `_find_aliases` finds, and check that it can be moved.
 
     Raises:
-        UseCaseError: Something cannot.
+        UseCaseError: Something cannot be moved.
     """
     found = _find_aliases(model, parameters)
     trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
@@ -127,7 +127,7 @@ def _find_movable(
 def _find_aliases(
     model: nn.Module, parameters: Iterable[nn.Parameter] | None = None
 ) -> list[_Aliases]:
-    """Find the trained parameters, of these or of all, that share their memory."""
+    """Find the trained parameters, of these or of all, whose memory other tensors share."""
     trained = [p for p in model.parameters() if p.requires_grad and p.numel()]
     names = parameter_names(model)
     wanted = set(map(id, trained if parameters is None else parameters))
@@ -150,9 +150,8 @@ def _find_aliases(
             tensor
             for tensor in crowded.get(memory_of(parameter), ())
             if tensor is not parameter
-            and (
-                is_dense(tensor) or id(tensor) not in identities
-            )  # which may be columns side by side
+            # Trained ones that are not dense may be columns side by side.
+            and (is_dense(tensor) or id(tensor) not in identities)
             and (_span(tensor)[0] < end and _span(tensor)[1] > begin)
         ]
         if others:
@@ -177,7 +176,7 @@ def _check_movable(alias: _Aliases, trained: set[int]) -> None:
 
 
 def _moved(tensor: Tensor, found: _Aliases, parameter: Tensor) -> Tensor:
-    """View a parameter's present memory as a tensor viewed that in which it was found."""
+    """View the memory that a parameter has now as a tensor viewed the one before."""
     if _order(parameter, parameter.stride()) == _order(parameter, found.stride):
         start = tensor.storage_offset() - found.begin // tensor.element_size()
         view = torch.empty(0, dtype=tensor.dtype, device=parameter.device)

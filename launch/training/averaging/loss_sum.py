@@ -15,8 +15,8 @@ class LossSum:
 
     Where the loss is a mean over samples, a part's scale is its share of the samples of all nodes,
     and the sum over all nodes is the mean. Where the use case has a `UseCase.weight`, the scale is
-    a weight per sample of all nodes, and both sums have to be divided by that of the weights: it
-    is known when everything is summed, and needs no message of its own.
+    the part's weight, divided by the samples of all nodes. The sums of losses and of gradients are
+    then divided by that of the scales, which comes with them and needs no message of its own.
     """
 
     loss: SupportsFloat

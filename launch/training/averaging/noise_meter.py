@@ -3,13 +3,13 @@
 In a measured step, hooks on the parameters see each gradient when autograd has just computed it,
 and take its norm. Nothing is changed and nothing kept: a training that is measured has the same
 weights, bit by bit, as one that is not. What the workers saw is added up where they exchange their
-losses anyway. The norm of the average is known when the parameters are updated,
-which may be as late as in the next step, so it travels with the next step's loss.
+losses anyway. The norm of the average is known when the parameters are updated, which may be as
+late as in the next step, so it travels with the next step's loss.
 
-It is measured every so many steps that its time stays below `COST_LIMIT` of all. The time is that
-by which a measured step and the next are longer than others: workers that wait for one another and
-caches that have forgotten are part of it. Until a few are known it is at least what workers see
-of it by their own clocks. They agree on the next measured step by what they exchange.
+Steps are measured so seldom that measuring takes less than `COST_LIMIT` of the time. What it takes
+is by how much a measured step and the next are longer than others, which includes workers that wait
+for one another and caches that have to be filled again. Until a few are known, it is at least what
+workers see of it by their own clocks. They agree on the next measured step by what they exchange.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SMOOTHING = 0.4
 """Weight of the latest time of a step, or of a measurement."""
 
 _MOST_GROWTH = 2.0
-"""Of the time of a step: between the last step of an epoch and the next one others validate."""
+"""Most that the time of a step counts, in usual steps: between two epochs is a validation."""
 
 _LEAST_WEIGHT = 0.05
 """Of the latest measurement in the mean of what they cost: single steps vary by more than that."""

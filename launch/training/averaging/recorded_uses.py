@@ -33,7 +33,7 @@ class RecordedUses:
         self._known.clear()
 
     def new_behind(self, values: Iterable[Any]) -> set[int]:
-        """Give what was used for some values, by nodes that are new since the last look.
+        """Find what values were computed from, by nodes that are new since the last look.
 
         Args:
             values: Tensors, in lists and tables too.
