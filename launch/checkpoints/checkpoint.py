@@ -140,11 +140,9 @@ class Checkpoint:
                 f"checkpoint {self._path}: {key} of {name} has elements from 0 to {known} of "
                 f"{shape.numel()}: some worker's part is missing"
             )
-        return (
-            memory.view(shape)
-            if strides is None
-            else memory.as_strided(shape, strides).contiguous()
-        )
+        if strides is None:
+            return memory.view(shape)
+        return memory.as_strided(shape, strides).contiguous()
 
     def _open(self, path: Path) -> None:
         with _reading(path):

@@ -19,6 +19,17 @@ StoreTensor = Callable[[Tensor], str]
 GetTensor = Callable[[str], Tensor]
 
 
+def store_in(tensors: dict[str, Tensor], prefix: str) -> StoreTensor:
+    """Make a function that stores tensors in a table, each under a name with this prefix."""
+
+    def store(tensor: Tensor) -> str:
+        name = f"{prefix}:{len(tensors)}"
+        tensors[name] = tensor
+        return name
+
+    return store
+
+
 def encode(value: Any, what: str, store_tensor: StoreTensor | None = None) -> Any:
     """Convert a value to one that JSON can hold.
 

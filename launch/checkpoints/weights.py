@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import safe_open
 from torch import Tensor, nn
 
-from launch.checkpoints.tagged_values import decode, encode
+from launch.checkpoints.tagged_values import decode, encode, store_in
 from launch.checkpoints.tensor_file import encode_header, write_tensors
 from launch.errors import CheckpointError
 from launch.system.durable_files import explain_os_error, replace_durably, write_durably
@@ -100,13 +100,8 @@ def _divide(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str] | None]
     if not rest:
         return tensors, None
     parts: dict[str, Tensor] = {}
-
-    def store(tensor: Tensor) -> str:
-        name = f"{_OTHERS}:{len(parts)}"
-        parts[name] = tensor
-        return name
-
-    others = {"state": encode(rest, "the model's state", store), "parts": list(parts)}
+    encoded = encode(rest, "the model's state", store_in(parts, _OTHERS))
+    others = {"state": encoded, "parts": list(parts)}
     return tensors | parts, {_OTHERS: json.dumps(others)}
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from launch.checkpoints.tagged_values import StoreTensor, encode
+from launch.checkpoints.tagged_values import encode, store_in
 from launch.checkpoints.training_state import OptimizerParts, OptimizerPiece, TrainingState
 from launch.errors import CheckpointError
 from launch.local_group.shared_parameters import flat_view, is_dense
@@ -58,7 +58,7 @@ def make_part(
     others = {name: value for name, value in written.items() if name not in weights}
     tensors: dict[str, Tensor] = {}
     what = "the model's state"
-    document: dict[str, Any] = {"others": encode(others, what, _tensor_store(what, tensors))}
+    document: dict[str, Any] = {"others": encode(others, what, store_in(tensors, what))}
     if live.writes_optimizers:
         try:
             document["optimizers"] = [_describe(each, tensors) for each in live.optimizers]
@@ -131,22 +131,13 @@ def _describe_piece(
             elements[key] = name
         else:
             what = f"the optimizer's {key} of {piece.name}"
-            values[key] = encode(value, what, _tensor_store(name, tensors))
+            values[key] = encode(value, what, store_in(tensors, name))
     return {
         "start": piece.start,
         "count": piece.owned.numel(),
         "elements": elements,
         "values": values,
     }
-
-
-def _tensor_store(prefix: str, tensors: dict[str, Tensor]) -> StoreTensor:
-    def store(tensor: Tensor) -> str:
-        name = f"{prefix}:{len(tensors)}"
-        tensors[name] = tensor
-        return name
-
-    return store
 
 
 def _describe_schedule(schedule: LRScheduler) -> dict[str, Any]:
