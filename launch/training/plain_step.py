@@ -50,7 +50,7 @@ class PlainStep(TrainStep):
         self._staging = None
         if reducer is not None:
             self._staging = GradientStagingBuffer(
-                list(self.model.parameters()),
+                self.model,
                 group,
                 reducer,
                 gives_sparse=scope_of_class(self._optimizer) is not UpdateScope.ELEMENT,

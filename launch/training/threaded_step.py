@@ -106,9 +106,8 @@ class ThreadedStep(TrainStep):
     def _split(self, share: Batch | None) -> list[Batch | None]:
         count = len(self._replicas)
         samples = 0 if share is None else self._case.size(share)
-        pieces: list[Batch | None] = (
-            list(split_batch(share, count_usable_parts(samples, count), samples)) if samples else []
-        )
+        parts = count_usable_parts(samples, count)
+        pieces: list[Batch | None] = split_batch(share, parts, samples) if samples else []
         return pieces + [None] * (count - len(pieces))
 
     def _on_all(self, calls: Sequence[Callable[[], Result]]) -> list[Result]:

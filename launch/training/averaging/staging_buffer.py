@@ -20,13 +20,13 @@ from launch.training.averaging.loss_sum import LossSum
 class GradientStagingBuffer:
     """Sums gradients, which are equal on this node's workers, with those of the other nodes.
 
-    Collective: every worker of ``group`` makes one over equal parameters. The first one copies its
+    Collective: every worker of ``group`` makes one over equal modules. The first one copies its
     gradients to the host; all copy the sum back. The host's memory is pinned for a GPU. A gradient
     is copied as soon as it is final, while the GPU still computes, and is in flight to the other
     nodes while the next is copied.
 
     Args:
-        parameters: Trained by this worker.
+        module: Has the parameters that this worker trains.
         group: Workers with equal gradients.
         reducer: Of this worker.
         gives_sparse: Whether the sum is sparse where the gradient is sparse on all nodes, for
@@ -35,14 +35,14 @@ class GradientStagingBuffer:
 
     def __init__(
         self,
-        parameters: Sequence[nn.Parameter],
+        module: nn.Module,
         group: LocalGroup,
         reducer: CrossNodeReducer,
         *,
         gives_sparse: bool,
     ) -> None:
         # The last layers' gradients are final first.
-        self._parameters = [p for p in parameters if p.requires_grad][::-1]
+        self._parameters = [p for p in module.parameters() if p.requires_grad][::-1]
         self._reducer = reducer
         self._gives_sparse = gives_sparse
         self._is_first = group.local_rank == 0
@@ -59,10 +59,8 @@ class GradientStagingBuffer:
         self._is_sent = [False] * len(self._parameters)
         self._indices: list[int] = []
         if self._is_first:
-            offered = zip(self._parameters, self._copies, strict=True)
-            self._indices = [
-                reducer.register_gradient(parameter, copy) for parameter, copy in offered
-            ]
+            offers = zip(self._parameters, self._copies, strict=True)
+            self._indices = [reducer.register_gradient(p, copy) for p, copy in offers]
             self._copier = _HostCopier(self._device, reducer)
             for number, parameter in enumerate(self._parameters):
                 parameter.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]

@@ -297,20 +297,15 @@ class PipelineStep(TrainStep):
             return SharedUpdate(
                 self._own, optimizer, same_stage, clipper, self._reducer, self._scope
             )
-        staging = None
         gives_sparse = self._scope is not UpdateScope.ELEMENT
+        staging = None
         if self._reducer is not None:
-            parameters = list(self._own.parameters())
             staging = GradientStagingBuffer(
-                parameters, same_stage, self._reducer, gives_sparse=gives_sparse
+                self._own, same_stage, self._reducer, gives_sparse=gives_sparse
             )
+        group = self._same_stage_group
         return ReducedUpdate(
-            self._own,
-            optimizer,
-            self._same_stage_group,
-            clipper,
-            staging,
-            gives_sparse=gives_sparse,
+            self._own, optimizer, group, clipper, staging, gives_sparse=gives_sparse
         )
 
     def _wait_for_same_stage(self) -> None:
