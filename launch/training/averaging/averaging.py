@@ -191,33 +191,18 @@ class GradientAverager:
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
             if kind == NO_GRADIENT:
                 gradient.zero_()  # so that whoever sums need not ask
+        loss_sum, weight_sum, kinds = self._agree(loss, weight or 0.0, is_full=is_full)
+        mean_loss, scale = mean_of(loss_sum, None if weight is None else weight_sum)
+        if scale == 0:  # nothing in this step has a weight
+            kinds = [NO_GRADIENT] * len(kinds)
+        if self._late is not None and self._late.can_defer:
+            self._late.defer(kinds, scale)
+            return mean_loss
         if self._reducer is not None:
-            if self._late is not None:
-                self._late.check_memory()
-            kinds = self._kinds.tolist()
-            if self._meter is not None and self._meter.needs_exchange:
-                self._reducer.offer_noise(self._meter.offer())
-            sums = self._reducer.agree_on_step(
-                loss, weight or 0.0, kinds, self._indices, is_full=is_full
-            )
-            if self._meter is not None and self._meter.needs_exchange:
-                self._meter.take(self._reducer.noise_sums())
-            mean_loss, scale = mean_of(sums[0], None if weight is None else sums[1])
-            kinds = _drop_unweighted(self._reducer.global_kinds(self._indices), scale)
-            if self._late is not None and self._late.can_defer:
-                self._late.defer(kinds, scale)
-                return mean_loss
             self._reducer.finish()
-            self._update(kinds, scale)
-            if self._late is not None:
-                self._late.learn()
-        else:
-            self._shared.sums[self._group.local_rank, 0] = loss
-            self._shared.sums[self._group.local_rank, 1] = weight or 0.0
-            self._group.barrier()
-            loss_sum, weight_sum = self._shared.sums.sum(0).tolist()
-            mean_loss, scale = mean_of(loss_sum, None if weight is None else weight_sum)
-            self._update(_drop_unweighted(self._shared.kinds.amax(0).tolist(), scale), scale)
+        self._update(kinds, scale)
+        if self._late is not None:
+            self._late.learn()
         self._group.barrier()
         return mean_loss
 
@@ -272,6 +257,27 @@ class GradientAverager:
             self.finish()
             self._kinds[:] = NO_GRADIENT
             self._is_begun = True
+
+    def _agree(
+        self, loss: float, weight: float, *, is_full: bool
+    ) -> tuple[float, float, list[int]]:
+        """Sum losses and weights over all replicas, and find the highest kind of each gradient."""
+        if self._reducer is None:
+            sums, rank = self._shared.sums, self._group.local_rank
+            sums[rank, 0], sums[rank, 1] = loss, weight
+            self._group.barrier()
+            loss_sum, weight_sum = sums.sum(0).tolist()
+            return loss_sum, weight_sum, self._shared.kinds.amax(0).tolist()
+        if self._late is not None:
+            self._late.check_memory()
+        if self._meter is not None and self._meter.needs_exchange:
+            self._reducer.offer_noise(self._meter.offer())
+        loss_sum, weight_sum = self._reducer.agree_on_step(
+            loss, weight, self._kinds.tolist(), self._indices, is_full=is_full
+        )
+        if self._meter is not None and self._meter.needs_exchange:
+            self._meter.take(self._reducer.noise_sums())
+        return loss_sum, weight_sum, self._reducer.global_kinds(self._indices)
 
     @torch.no_grad()
     def _update(self, kinds: Sequence[int], scale: float | None) -> None:
@@ -366,8 +372,3 @@ class GradientAverager:
                 reducer.mark_ready(number)
 
         return store_gradient
-
-
-def _drop_unweighted(kinds: list[int], scale: float | None) -> list[int]:
-    """Return the kinds of gradient of a step, none where nothing in it has a weight."""
-    return [NO_GRADIENT] * len(kinds) if scale == 0 else kinds
