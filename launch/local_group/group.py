@@ -33,16 +33,10 @@ class LocalGroup(ABC):
     """Logical CPUs of this worker."""
     has_other_nodes: bool = False
     """Whether other nodes train with this one."""
-
-    @property
-    def reducers(self) -> Sequence[CrossNodeReducer]:
-        """Reducers of this worker; none where there are no other nodes."""
-        return ()
-
-    @property
-    def rendezvous_path(self) -> str | None:
-        """File by which torch's process groups connect; ``None`` for threads of a process."""
-        return None
+    reducers: Sequence[CrossNodeReducer] = ()
+    """Reducers of this worker; none where there are no other nodes."""
+    rendezvous_path: str | None = None
+    """File by which torch's process groups connect; ``None`` for threads of a process."""
 
     def make_reducer(self, model: nn.Module) -> CrossNodeReducer | None:
         """Make this worker's reducer; ``None`` where there are no other nodes. Collective."""
@@ -82,12 +76,12 @@ class LocalProcessGroup(LocalGroup):
         self.size = size
         self.cores = tuple(cores)
         self.has_other_nodes = has_other_nodes
+        self.rendezvous_path = f"/proc/self/fd/{descriptors.rendezvous}"
         self._descriptors = descriptors
         self._barriers = 0
         self._shared_bytes = REQUEST_BYTES
         self._regions: list[tuple[int, int, int]] = []
         self._layout: GradientLayout | None = None
-        self._reducers: Sequence[CrossNodeReducer] = ()
 
     def make_reducer(self, model: nn.Module) -> CrossNodeReducer | None:
         return self.make_reducers(self.size, model, [self.local_rank], [model])[0]
@@ -119,11 +113,11 @@ class LocalProcessGroup(LocalGroup):
             samples={},
         )
         state = SharedStepState(memory.numpy(), participants, parameters)
-        self._reducers = [
+        self.reducers = [
             CrossNodeReducer(state, number, self._descriptors, self._offset_of, replica)
             for number, replica in zip(numbers, models, strict=True)
         ]
-        return self._reducers
+        return self.reducers
 
     def gradient_layout(self, samples: Mapping[str, int]) -> GradientLayout | None:
         """Describe where the gradients of this process are; ``None`` without other nodes.
@@ -133,12 +127,8 @@ class LocalProcessGroup(LocalGroup):
         """
         if self._layout is None:
             return None
-        locations = [one for reducer in self._reducers for one in reducer.locations]
+        locations = [one for reducer in self.reducers for one in reducer.locations]
         return replace(self._layout, locations=tuple(locations), samples=samples)
-
-    @property
-    def reducers(self) -> Sequence[CrossNodeReducer]:
-        return self._reducers
 
     def _offset_of(self, tensor: Tensor) -> int:
         """Give the offset of a tensor of `share_bytes` in the node's shared memory."""
@@ -147,10 +137,6 @@ class LocalProcessGroup(LocalGroup):
             if begin <= address < begin + num_bytes:
                 return offset + address - begin
         raise ValueError("the tensor is not in the group's memory")
-
-    @property
-    def rendezvous_path(self) -> str | None:
-        return f"/proc/self/fd/{self._descriptors.rendezvous}"
 
     def barrier(self) -> None:
         departures = self._descriptors.departures[self._barriers % 2]
