@@ -72,14 +72,13 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
             _check_precisions(task, case, reporter)
         else:
             _train(task, case, reporter, StepPermits(permits), descriptors)
-    except LostWorkerError as error:
-        # The node is about to notice that worker's end, and to end this one too: the cause must
-        # come first.
-        time.sleep(_ROOT_CAUSE_GRACE_S)
-        reporter.send(_describe_failure(error, task.workload.use_case))
-        return 1
     except BaseException as error:  # noqa: BLE001 - the user's own code runs here and may raise anything
-        traceback.print_exc()
+        if isinstance(error, LostWorkerError):
+            # The node is about to notice that worker's end, and to end this one too: the cause must
+            # come first.
+            time.sleep(_ROOT_CAUSE_GRACE_S)
+        else:
+            traceback.print_exc()
         reporter.send(_describe_failure(error, task.workload.use_case))
         return 1
     reporter.send(TaskDone())
