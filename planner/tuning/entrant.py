@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from typing import TYPE_CHECKING
 
-from launch.plan import Plan, Setting
+from launch.plan import Plan
 from launch.reports import StepDone
 from planner.trials.contender import Contender, TrialFailedError
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import DisturbedTurn, Measurement
+
+if TYPE_CHECKING:
+    from planner.search.plan_search import Proposal  # which loads Optuna
 
 _LEAST_TURN_S = 0.25
 """Shorter turns would be spent in the switch from one plan to the next."""
@@ -63,13 +67,14 @@ class Entrant:
     plan: Plan
     role: Role
     contender: Contender
-    parameters: Mapping[str, Setting] = field(default_factory=dict)
-
     last_batches: LastBatches = field(default_factory=LastBatches)
     """What all plans of the race have shown of them."""
 
     worth: float = 1.0
     """By what the times of its steps are divided."""
+
+    proposal: Proposal | None = None
+    """By which the search proposed it; ``None`` where something else did."""
 
     turns_s: dict[int, float] = field(default_factory=dict)
     """Mean step of a whole batch in each turn, by round."""
@@ -290,7 +295,7 @@ class Entrant:
             reason=failed.reason if failed else reason,
             log_tail=failed.log_tail if failed else None,
             elapsed_s=self.elapsed_s,
-            parameters=self.parameters,
+            parameters={} if self.proposal is None else self.proposal.parameters,
         )
 
     @property

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from launch.plan import Plan, Setting
+from launch.plan import Plan
 from launch.reports import StepDone
 from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
@@ -96,14 +96,7 @@ class Race:
         held_bytes = self._gpu_bytes(plans)
         return any(held_bytes >= self._gpu_bytes(others) for others in self._lacked_memory)
 
-    def enter(
-        self,
-        plan: Plan,
-        role: Role,
-        *,
-        time_limit_s: float,
-        parameters: Mapping[str, Setting] | None = None,
-    ) -> Entrant:
+    def enter(self, plan: Plan, role: Role, *, time_limit_s: float) -> Entrant:
         """Start a plan and warm it up; whether that failed, its `Entrant.failure` tells.
 
         Warm-up lasts until a step is no longer clearly shorter than the one before, and until what
@@ -111,7 +104,7 @@ class Race:
         """
 
         def start() -> Entrant:
-            return self._start_plan(plan, role, time_limit_s, parameters or {})
+            return self._start_plan(plan, role, time_limit_s)
 
         self._entered = [other for other in self._entered if other.is_running]
         if self.would_be_apart([plan, *(other.plan for other in self._entered)]):
@@ -249,11 +242,9 @@ class Race:
             self._lacked_memory.append([again.plan, *(other.plan for other in beside)])
         return again
 
-    def _start_plan(
-        self, plan: Plan, role: Role, time_limit_s: float, parameters: Mapping[str, Setting]
-    ) -> Entrant:
+    def _start_plan(self, plan: Plan, role: Role, time_limit_s: float) -> Entrant:
         began, worth = self._clock(), self._worth(plan.node_batch)
-        entrant = Entrant(plan, role, _NeverStarted(), parameters, self._last_batches, worth)
+        entrant = Entrant(plan, role, _NeverStarted(), self._last_batches, worth)
         try:
             entrant.contender = self._start(plan)
             self._warm_up(entrant, began + time_limit_s)
@@ -268,7 +259,7 @@ class Race:
 
     def _restart(self, entrant: Entrant, time_limit_s: float, *, is_cut: bool) -> None:
         entrant.close()
-        again = self._start_plan(entrant.plan, entrant.role, time_limit_s, {})
+        again = self._start_plan(entrant.plan, entrant.role, time_limit_s)
         entrant.elapsed_s += again.elapsed_s
         entrant.spent_s += again.spent_s
         entrant.failure, entrant.is_open = again.failure, again.is_open

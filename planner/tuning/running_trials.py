@@ -73,7 +73,6 @@ class RunningTrials:
         )
         self.noise = PairNoise()
         self.raced: list[Plan] = []
-        self._proposals: dict[int, Proposal] = {}
         self.deadline = clock() + findings.request.budget_s - checked_s - findings.spent_s()
         self.times = TrialTimes(findings, self._entrants)
 
@@ -154,14 +153,12 @@ class RunningTrials:
         """
         is_cut = limit_s < self.times.limit_s(plan)
         self._listener(TrialStarted(plan=plan, role=role, left_s=self.remaining_s()))
-        parameters = {} if proposal is None else proposal.parameters
-        entrant = self.race.enter(plan, role, time_limit_s=limit_s, parameters=parameters)
+        entrant = self.race.enter(plan, role, time_limit_s=limit_s)
+        entrant.proposal = proposal
         if is_cut:
             entrant.excuse()
         self._entrants.append(entrant)
         self.raced.append(plan)
-        if proposal is not None:
-            self._proposals[id(entrant)] = proposal
         return entrant
 
     def leave(
@@ -179,9 +176,8 @@ class RunningTrials:
         has_news = entrant.failure is not entrant.stored_failure
         if has_news or entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns:
             result = self.store(entrant, result)
-        proposal = self._proposals.pop(id(entrant), None)
-        if search is not None and proposal is not None:
-            search.tell(proposal, result)
+        if search is not None and entrant.proposal is not None:
+            search.tell(entrant.proposal, result)
 
     def store(self, entrant: Entrant, result: TrialResult | None = None) -> TrialResult:
         """Keep what a plan has shown so far."""
@@ -235,5 +231,5 @@ class RunningTrials:
     def proposed(self) -> Iterator[tuple[Entrant, Proposal]]:
         """Give those that the search has proposed, with its proposals."""
         for entrant in self:
-            if (proposal := self._proposals.get(id(entrant))) is not None:
-                yield entrant, proposal
+            if entrant.proposal is not None:
+                yield entrant, entrant.proposal
