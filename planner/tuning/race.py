@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from launch.plan import Plan
 from launch.reports import StepDone
@@ -102,15 +103,12 @@ class Race:
         Warm-up lasts until a step is no longer clearly shorter than the one before, and until what
         loader processes read ahead during the first, slow steps is used up.
         """
-
-        def start() -> Entrant:
-            return self._start_plan(plan, role, time_limit_s)
-
         self._entered = [other for other in self._entered if other.is_running]
         if self.would_be_apart([plan, *(other.plan for other in self._entered)]):
             for other in self._entered:
                 other.park()
-        entrant = self._again_alone(start(), start, self._open_beside())
+        start = partial(self._start_plan, plan, role, time_limit_s)
+        entrant = self._run_beside(start, self._open_beside())
         self._entered.append(entrant)
         return entrant
 
@@ -124,11 +122,11 @@ class Race:
         """
 
         def start() -> Entrant:
-            left_s = max(_LEAST_LIMIT_S, until - self._clock())
+            left_s = self._left_s(until)
             self._restart(entrant, min(time_limit_s, left_s), is_cut=left_s < time_limit_s)
             return entrant
 
-        self._again_alone(start(), start, self._open_beside(entrant))
+        self._run_beside(start, self._open_beside(entrant))
 
     def go_forwards(self) -> None:
         """Let the next round go forwards: the first plan has its turn, whatever time is left."""
@@ -205,11 +203,9 @@ class Race:
     def _have_turn(self, entrant: Entrant, until: float) -> None:
         def take() -> Entrant:
             if not entrant.is_open:
-                limit_s = max(_LEAST_LIMIT_S, until - self._clock())
-                self._restart(entrant, limit_s, is_cut=True)
+                self._restart(entrant, self._left_s(until), is_cut=True)
             if entrant.is_open:
-                limit_s = max(_LEAST_LIMIT_S, until - self._clock())
-                self._take_turn(entrant, limit_s)
+                self._take_turn(entrant, self._left_s(until))
             return entrant
 
         beside = self._open_beside(entrant)
@@ -219,20 +215,23 @@ class Race:
                 other.park()
             if not entrant.is_open:  # then it starts without them
                 beside = []
-        self._again_alone(take(), take, beside)
+        self._run_beside(take, beside)
+
+    def _left_s(self, until: float) -> float:
+        """Give the time that is left until a time of the clock; some seconds at least."""
+        return max(_LEAST_LIMIT_S, until - self._clock())
 
     def _open_beside(self, entrant: Entrant | None = None) -> list[Entrant]:
         return [other for other in self._entered if other.is_open and other is not entrant]
 
-    def _again_alone(
-        self, entrant: Entrant, run: Callable[[], Entrant], beside: Sequence[Entrant]
-    ) -> Entrant:
-        """Run a plan again, alone, where others may have had the memory that it lacked.
+    def _run_beside(self, run: Callable[[], Entrant], beside: Sequence[Entrant]) -> Entrant:
+        """Run a plan; again, alone, where others may have had the memory that it lacked.
 
         The kernel may end another process than the one that asked for too much, and one that
         stands still. If the plan runs alone, it and the others do not fit at once; if not, it is
         too large by itself, and the others go on as before.
         """
+        entrant = run()
         if not beside or not _lacked_memory(entrant):
             return entrant
         for other in beside:
