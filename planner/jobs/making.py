@@ -27,9 +27,9 @@ from planner.plans.measured_steps import (
     steps_from_points,
 )
 from planner.plans.missing_plans import make_missing_plan_error
+from planner.plans.step_times import fit_measured_steps
 from planner.plans.stored_plan import StoredPlan, stale_reasons
 from planner.store import Store
-from planner.tuning.step_times import fit_measured_steps
 from probes.hardware import Hardware
 
 

@@ -11,6 +11,7 @@ from launch.plan import Plan
 from launch.strategies import load_strategy
 from planner.errors import NoPlanError
 from planner.plans.objective import Objective
+from planner.plans.step_times import fit_measured_steps
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan, utc_now
 from planner.quantities import format_count, format_range
 from planner.trials.comparison import PairNoise, compare_results
@@ -19,7 +20,6 @@ from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.disturbances import explain_disturbances
 from planner.tuning.findings import Findings
-from planner.tuning.step_times import fit_measured_steps
 from planner.tuning.trial_times import TrialTimes
 from probes.timing import Interval
 

@@ -16,6 +16,7 @@ from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
 from planner.tuning.choice import Candidate, choose, find_runner_up
+from planner.tuning.looks import find_look_batch
 from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
 from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
@@ -73,6 +74,8 @@ class Findings:
         self.training_samples = float(request.epochs * case.train_samples)
         self.least_batch = least_batch(case, request)
         """Smallest batch that a plan may be chosen with: smaller ones are looks."""
+        self.look_batch = find_look_batch(case, self.least_batch, node)
+        """Batch of looks; ``None`` where steps are short enough without."""
         self.subject = subject or TunedCase(case, node)
         self.baseline_plan = self.subject.baseline_plan
         self.defaults_plan = self.subject.defaults_plan

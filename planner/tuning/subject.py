@@ -11,9 +11,9 @@ from launch.plan import Plan
 from launch.strategies import strategy_names
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from launch.strategies.gpu_data import BENCHMARK
+from planner.plans.step_times import find_unmeasured_batches
 from planner.search.space import PlanSources
 from planner.trials.result import TrialResult
-from planner.tuning.step_times import find_unmeasured_batches
 from probes.hardware import Hardware
 
 

@@ -13,7 +13,6 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
-from planner.quantities import format_count, format_duration
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
@@ -22,8 +21,9 @@ from planner.tuning.choice import rank_by_rate
 from planner.tuning.entrant import NO_TURN, Entrant
 from planner.tuning.final import Final
 from planner.tuning.findings import Findings
+from planner.tuning.looks import choose_whole_plans, explain_looks
 from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
-from planner.tuning.tune_request import allows, cut_as_looked_at, find_look_batch, limit_choices
+from planner.tuning.tune_request import allows, limit_choices
 
 _CHALLENGERS = 3
 """Plans that race beside the incumbent at a time, where memory allows it."""
@@ -134,7 +134,7 @@ class Tuner:
         if is_known and self._has_searched_enough():
             self._confirms, known = True, self._findings.plans_to_confirm()
         elif not is_known and self._only is None and self._request.trials != 0:
-            self._choose_look_batch()
+            self._begin_with_looks()
         if self._look_batch is not None:  # what was tried whole waits for the final
             known = []
         defaults = self._enter_defaults()
@@ -173,7 +173,7 @@ class Tuner:
     def _has_searched_enough(self) -> bool:
         """Tell whether the trials of earlier searches leave nothing that is worth another."""
         earlier = [r for r in self._findings.results if r.role is Role.DEFAULTS]
-        looks = find_look_batch(self._findings.case, self._request, self._findings.node)
+        looks = self._findings.look_batch
         if not earlier or not self._knows_enough(self._make_search(earlier[-1], looks)):
             return False
         how = "the best plans so far are confirmed, and --fresh searches anew"
@@ -328,18 +328,13 @@ class Tuner:
         """Give the time until the final."""
         return self._trials.remaining_s() - self._final.reserve_s(self._leader)
 
-    def _choose_look_batch(self) -> None:
-        """Decide whether plans are looked at with a smaller batch than they may be chosen with."""
+    def _begin_with_looks(self) -> None:
+        """Try plans with a smaller batch than they may be chosen with, where steps take long."""
         findings = self._findings
-        self._look_batch = find_look_batch(findings.case, self._request, findings.node)
+        self._look_batch = findings.look_batch
         if self._look_batch is not None:
             self._final.is_first_with_whole_batches = True
-            least = findings.least_batch
-            step = format_duration(least * findings.case.sample_s)
-            how = (
-                f"plans are tried with {self._look_batch} first, and the best of them with {least}"
-            )
-            message = f"steps of {format_count(least, 'sample')} take about {step} here: {how}"
+            message = explain_looks(findings.case, self._look_batch, findings.least_batch)
             self._listener(Noted(message=message))
 
     def _allows(self, plan: Plan) -> bool:
@@ -355,27 +350,20 @@ class Tuner:
         return self._findings.is_look(one) == self._findings.is_look(other)
 
     def _finalists(self, search: PlanSearch) -> list[Plan]:
-        """Give the plans of the final: by their own times, or by what all looks together say.
-
-        A plan that was only looked at stands for two with a whole batch, where it is the best: one
-        with as many micro-batches, and one with micro-batches as small as those of the look, which
-        caches may hold better. Micro-batches change what batch normalisation sees, so that there
-        the second is left out.
-        """
+        """Give the plans of the final: by their own times, or by what all looks together say."""
         if self._look_batch is None:
             return self._final.finalists(self._leader, search if self._may_draw() else None)
+        findings = self._findings
         ranked = [plan for plan in search.rank_tried() if self._allows(plan)]
         if not ranked:
-            return [self._findings.defaults_plan]
-        best, *others = ranked
-        finalists = [best, *others[:1]]
-        measured = [candidate.plan for candidate in self._findings.candidates()]
-        cut = cut_as_looked_at(best, self._look_batch, self._findings.case)
-        if best not in measured and cut is not None and cut not in finalists:
-            # Evidence of a whole batch goes before a guess, and any other plan before a second of
-            # PyTorch's defaults, which are raced anyway.
-            is_last = best == self._findings.defaults_plan or finalists[-1] in measured
-            finalists.insert(len(finalists) if is_last else 1, cut)
+            return [findings.defaults_plan]
+        finalists = choose_whole_plans(
+            ranked,
+            findings.case,
+            look_batch=self._look_batch,
+            measured=[candidate.plan for candidate in findings.candidates()],
+            defaults=findings.defaults_plan,
+        )
         return self._final.with_exact(finalists)
 
     def _with_choices(self, defaults: TrialResult, look_batch: int | None) -> CaseFacts:

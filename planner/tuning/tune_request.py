@@ -14,7 +14,7 @@ from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 from planner.quantities import format_count
 from planner.trials.result import Role, TrialResult
 from planner.tuning.choice import Candidate
-from planner.tuning.entrant import LONG_STEP_S
+from planner.tuning.looks import find_look_batch
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -37,8 +37,6 @@ compute faster than PyTorch's defaults, and need more of them."""
 
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
-_LOOK_DIVISORS = (8, 4, 2)
-"""Parts of the own batch that plans are looked at with."""
 
 _COMPILING_BUDGET_S = 360.0
 """Least budget in which plans are compiled: AlexNet takes most of a minute where its kernels
@@ -153,33 +151,6 @@ def _smallest_wanted(case: CaseFacts, request: TuneRequest) -> int:
     return request.batch_size or min(case.default_batch, request.max_batch or case.default_batch)
 
 
-def find_look_batch(case: CaseFacts, request: TuneRequest, node: Hardware) -> int | None:
-    """Find the batch that plans are looked at with where a step of their own takes long.
-
-    ``T(n) = a + b n`` lets layout, memory format, allocator and optimizer be judged in a part of
-    the time. Each core has a sample at least, and a step no less than a turn of one step takes:
-    shorter ones show more of a step's fixed part than they save.
-
-    Returns:
-        ``None`` where steps are short enough, and on nodes with GPUs.
-    """
-    own = least_batch(case, request)
-    if node.gpus:
-        return None
-    for divisor in _LOOK_DIVISORS:
-        batch = own // divisor
-        if batch >= node.cpu.usable_cores and batch * case.sample_s >= LONG_STEP_S:
-            return batch
-    return None
-
-
-def cut_as_looked_at(plan: Plan, look_batch: int, case: CaseFacts) -> Plan | None:
-    """Give a plan with micro-batches as small as those of the look at it."""
-    micro_batches = plan.micro_batches * (plan.node_batch // look_batch)
-    fits = micro_batches * plan.replicas <= plan.node_batch
-    return None if case.has_batch_norm or not fits else replace(plan, micro_batches=micro_batches)
-
-
 def check_batch(request: TuneRequest, case: CaseFacts) -> None:
     """Check that a step can have as many samples as the user asks for.
 
@@ -204,7 +175,8 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
     if node.gpus:  # the use case was timed on the CPU
         return
     batch = _smallest_wanted(case, request)
-    has_looks = request.trials != 0 and find_look_batch(case, request, node) is not None
+    look_batch = find_look_batch(case, least_batch(case, request), node)
+    has_looks = request.trials != 0 and look_batch is not None
     least = _LEAST_STEPS_AFTER_LOOKS if has_looks else _LEAST_STEPS
     step_s = batch * case.sample_s
     if least * step_s > request.budget_s:

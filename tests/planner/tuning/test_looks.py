@@ -13,7 +13,8 @@ from launch.strategies._settings import cpu_settings
 from planner.store import Store
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Role
-from planner.tuning.tune_request import check_budget, find_look_batch, least_batch
+from planner.tuning.looks import find_look_batch
+from planner.tuning.tune_request import check_budget, least_batch
 from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search, Searched
 
 SLOW = replace(CASE, sample_s=0.065)
@@ -258,8 +259,9 @@ def test_a_later_search_tries_whole_what_was_only_looked_at(looked, looked_store
     ],
 )
 def test_the_batch_of_a_look_follows_from_the_time_of_a_step(case, request_, expected):
-    assert find_look_batch(case, request_, NODE) == expected
-    assert expected is None or expected < least_batch(case, request_)
+    own = least_batch(case, request_)
+    assert find_look_batch(case, own, NODE) == expected
+    assert expected is None or expected < own
 
 
 def test_time_in_training_steps_is_no_more_than_all_time(looked):
