@@ -19,7 +19,7 @@ from planner.tuning.choice import Candidate, choose, find_runner_up
 from planner.tuning.looks import find_look_batch
 from planner.tuning.study import AddedTrial, EarlierTrials, LaterTrials, Study
 from planner.tuning.subject import Subject, TunedCase
-from planner.tuning.tune_request import TuneRequest, choose_from, is_allowed, least_batch
+from planner.tuning.tune_request import TuneRequest, is_allowed, least_batch
 from probes.hardware import Hardware
 
 _ROUNDS_OF_A_SEARCH = 2**20
@@ -135,7 +135,7 @@ class Findings:
         wanted = set(sources) - find_obstacles(sources, self.case, self.node).keys()
         if not wanted <= {name for result in finished for name in _covered(result)}:
             return False
-        found = choose_from(finished, self.request, self.training_samples)
+        found = self._find_candidates(finished)
         # What has failed since is nothing to confirm.
         left = {one.plan for one in self.candidates()} - {self.defaults_plan}
         return any(one.plan in left for one in found)
@@ -248,13 +248,20 @@ class Findings:
     def candidates(self) -> list[Candidate]:
         """Give the plans whose speed is known, and that the user's limits allow."""
         if self._rated[0] is not self.results:
-            chosen = choose_from(self.results, self.request, self.training_samples)
-            self._rated = self.results, chosen
+            self._rated = self.results, self._find_candidates(self.results)
         return list(self._rated[1])
 
     def current_candidates(self) -> list[Candidate]:
         """Give those that this search has measured."""
-        return choose_from(self.current_results(), self.request, self.training_samples)
+        return self._find_candidates(self.current_results())
+
+    def _find_candidates(self, results: Sequence[TrialResult]) -> list[Candidate]:
+        """Give the plans that trials show the speed of and that the user's limits allow.
+
+        The baseline is a candidate too: where nothing beats it, it is the best plan.
+        """
+        allowed = [result for result in results if is_allowed(result, self.request)]
+        return Candidate.from_results(allowed, self.training_samples)
 
     def choose(self, candidates: Sequence[Candidate]) -> Candidate:
         """Choose from this search's evidence, once it has measured its finalists again.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from launch.case_facts import CaseFacts
@@ -13,7 +12,6 @@ from launch.workload import Workload
 from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 from planner.quantities import format_count
 from planner.trials.result import Role, TrialResult
-from planner.tuning.choice import Candidate
 from planner.tuning.looks import find_look_batch
 from probes.hardware import Hardware
 
@@ -185,22 +183,6 @@ def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
             f"{step_s:.0f} s here, so that no two plans can be compared: use "
             f"--budget {math.ceil(ENOUGH_STEPS * step_s / 60)}m, or a smaller --batch-size"
         )
-
-
-def choose_from(
-    results: Sequence[TrialResult], request: TuneRequest, training_samples: float
-) -> list[Candidate]:
-    """Give the plans that these trials show the speed of and that the user's limits allow.
-
-    The baseline is a candidate too: where nothing beats it, it is the best plan.
-
-    Args:
-        results: Trials in the order in which they ended.
-        request: The user's limits.
-        training_samples: Samples of the training over which compile time is charged.
-    """
-    allowed = [result for result in results if is_allowed(result, request)]
-    return Candidate.from_results(allowed, training_samples)
 
 
 def is_allowed(result: TrialResult, request: TuneRequest) -> bool:
