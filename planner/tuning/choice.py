@@ -151,9 +151,8 @@ def find_finalists(candidates: Sequence[Candidate]) -> list[Candidate]:
     least = (1 - _NEAR) * ranked[0].amortized_throughput.median
     near = [c for c in ranked if c.amortized_throughput.median >= least]
     simplest = min(near, key=lambda c: complexity(c.plan))
-    return (
-        near[:_FINALISTS] if simplest in near[:_FINALISTS] else [*near[: _FINALISTS - 1], simplest]
-    )
+    first = near[:_FINALISTS]
+    return first if simplest in first else [*first[:-1], simplest]
 
 
 def complexity(plan: Plan) -> tuple[bool, int, int, bool, int]:

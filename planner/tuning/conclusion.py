@@ -103,15 +103,12 @@ def conclude(
         known = [*candidates, *findings.current_candidates()]
         best = next((one for one in reversed(known) if one.plan == chosen), best)
     stored = _stored(findings, best, objective)
-    short_budget = None if interrupted else _warn_short_budget(findings)
     new = findings.new_results()
-    warnings = (
-        _warn_slower(findings, stored),
-        short_budget or (None if interrupted else _warn_uncompared(findings, stored)),
-        None if interrupted else _warn_unmeasured(findings),
-        _warn_input(best),
-        explain_disturbances(new),
-    )
+    warnings = [_warn_slower(findings, stored)]
+    if not interrupted:
+        warnings.append(_warn_short_budget(findings) or _warn_uncompared(findings, stored))
+        warnings.append(_warn_unmeasured(findings))
+    warnings += [_warn_input(best), explain_disturbances(new)]
     if findings.request.keeps_plan:
         stored = replace(stored, id=plan_writer.save(stored, ends_search=not interrupted))
     elif not interrupted:
@@ -209,18 +206,18 @@ def _count_lost(findings: Findings, best: Candidate) -> int:
 
 
 def _stored(findings: Findings, best: Candidate, objective: Objective | None) -> StoredPlan:
-    comparisons = _compare(findings, best)
     results = findings.current_results() or findings.results
-    speedup = shown = None
-    for compared in comparisons:
-        if compared.name == "defaults":
-            speedup = compared.speedup
-            shown = Baseline(
-                strategy=compared.plan.strategy,
-                node_batch=compared.plan.node_batch,
-                throughput_samples_per_s=compared.throughput_samples_per_s,
-            )
-    rate = rate_interval(_seen_rate(best), drift_deviation(results), PairNoise.of_results(results))
+    noise = PairNoise.of_results(results)
+    comparisons = _compare(findings, best, results, noise)
+    defaults = next((one for one in comparisons if one.name == "defaults"), None)
+    baseline = None
+    if defaults is not None:
+        baseline = Baseline(
+            strategy=defaults.plan.strategy,
+            node_batch=defaults.plan.node_batch,
+            throughput_samples_per_s=defaults.throughput_samples_per_s,
+        )
+    rate = rate_interval(_seen_rate(best), drift_deviation(results), noise)
     # Where others computed beside its turns, it is faster without them, by how much is not known.
     rate = replace(rate, high=rate.high * best.measurement.most_slowed)
     return StoredPlan(
@@ -230,8 +227,8 @@ def _stored(findings: Findings, best: Candidate, objective: Objective | None) ->
         fingerprint=findings.node.fingerprint(),
         plan=replace(best.plan, lr_scaling=findings.request.lr_scaling),
         throughput_samples_per_s=rate,
-        speedup=speedup,
-        baseline=shown,
+        speedup=None if defaults is None else defaults.speedup,
+        baseline=baseline,
         comparisons=comparisons,
         peak_memory_bytes=best.peak_memory_bytes,
         peak_device_memory_bytes=best.peak_device_memory_bytes,
@@ -292,9 +289,10 @@ def _warn_unmeasured(findings: Findings) -> str | None:
     return f"{which} had no turn in the final and may be faster: raise --budget"
 
 
-def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
+def _compare(
+    findings: Findings, best: Candidate, results: Sequence[TrialResult], noise: PairNoise
+) -> tuple[ComparedPlan, ...]:
     """Give what the best plan was raced against, in turns side by side."""
-    results = findings.current_results() or findings.results
     own_batch = findings.subject.at_own_batch(best.plan)
     candidates = findings.current_candidates() or findings.candidates()
     one_core = [r for r in results if r.plan == findings.baseline_plan != best.plan]
@@ -308,7 +306,7 @@ def _compare(findings: Findings, best: Candidate) -> tuple[ComparedPlan, ...]:
         ("one_core", _last(one_core)),
         ("own_batch", _last([r for r in results if r.plan == own_batch != best.plan])),
     ]
-    noise, found = PairNoise.of_results(results), list[ComparedPlan]()
+    found: list[ComparedPlan] = []
     for name, other in raced:
         if other is None or other.measurement is None:
             continue
@@ -353,9 +351,8 @@ def _seen_rate(best: Candidate) -> Interval:
 
 
 def _last(results: Sequence[TrialResult], role: Role | None = None) -> TrialResult | None:
-    measured = [r for r in results if role in (None, r.role)]
-    measured = [r for r in measured if r.outcome.has_times and r.measurement]
-    return measured[-1] if measured else None
+    in_role = (result for result in reversed(results) if role in (None, result.role))
+    return next((one for one in in_role if one.outcome.has_times and one.measurement), None)
 
 
 def _warn_input(best: Candidate) -> str | None:
