@@ -207,7 +207,7 @@ class Entrant:
 
     @property
     def peak_device_memory_bytes(self) -> int | None:
-        """The same of its GPU, of which each step tells the highest since its start."""
+        """Highest memory of its GPU over all starts; a step tells that of its own start."""
         last_bytes = self._last_step.peak_device_memory_bytes if self._last_step else None
         return max(self._peak_device_bytes or 0, last_bytes or 0) or None
 

@@ -82,8 +82,8 @@ class Final:
 
         Args:
             leader: The plan that won its races, if one has.
-            search: From whose trials it follows which untried plan may be the best; ``None``: only
-                plans that were tried.
+            search: Names the untried plan that is expected to be faster than all, if there is one;
+                ``None``: only plans that were tried.
         """
         candidates = self._findings.candidates()
         if not candidates:
@@ -214,7 +214,7 @@ class Final:
             self._trials.report_standings(entrants[0], entrants[1:])
 
     def _without_last_rare(self, entrants: Sequence[Entrant], end: float) -> list[Entrant]:
-        """Leave out the last of what is only compared with until a round is over in time."""
+        """Leave out plans that are only compared with, the last first, until a round fits in."""
         kept = list(entrants)
         for entrant in reversed(entrants):
             if self._clock() + self._trials.round_s(kept) <= end:
@@ -285,7 +285,7 @@ class Final:
         return rare
 
     def reserve_s(self, leader: Plan | None) -> float:
-        """Give the time to set aside for it."""
+        """Give the time to set aside for the final."""
         looks = self.is_first_with_whole_batches
         defaults = self._findings.defaults_plan
         plans = (self.finalists(leader) or [defaults])[:2]

@@ -115,8 +115,8 @@ class RunningTrials:
     def closing(self) -> Iterator[None]:
         """Keep what is known of the plans that still run, and end them.
 
-        Of a final that has hardly begun nothing is kept where the search knows plans: those that
-        happened to have had their turns would seem to have won it.
+        Where the search knows plans, nothing is kept of a final that has hardly begun: the plans
+        that happened to have had their turns would seem to have won it.
 
         The search computes with one thread: its matrices are small, and OpenBLAS's other threads
         would spin for a tenth of a second on cores where a turn has begun.

@@ -38,8 +38,8 @@ class TrialTimes:
         self._findings = findings
         self._racing = racing
         self._budget_s = findings.request.budget_s
-        self._known_at: tuple[int, tuple[tuple[int, int, int], ...]] | None = None
-        self._known = self._gather()
+        self._known: tuple[object, _Known] | None = None
+        """What is known, behind what it was gathered from."""
 
     def usual_s(self) -> float:
         """Give the time limit of a plan of which nothing is known."""
@@ -101,9 +101,10 @@ class TrialTimes:
     def _known_now(self) -> _Known:
         """Give what is known now; gathered once, for a search asks for thousands of plans."""
         racing = tuple((id(e), len(e.turns_s), len(e.warmup_s)) for e in self._racing)
-        if (at := (len(self._findings.results), racing)) != self._known_at:
-            self._known_at, self._known = at, self._gather()
-        return self._known
+        seen = len(self._findings.results), racing
+        if self._known is None or self._known[0] != seen:
+            self._known = seen, self._gather()
+        return self._known[1]
 
     def _gather(self) -> _Known:
         findings = self._findings

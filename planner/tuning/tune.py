@@ -13,6 +13,7 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from launch.reports import Noted
 from planner.errors import CancelledError
+from planner.quantities import format_count
 from planner.search.plan_search import WORTHWHILE_GAIN, PlanSearch, Proposal, time_per_sample_s
 from planner.trials.contender import StartContender
 from planner.trials.reports import Listener, StudyOpened
@@ -102,7 +103,7 @@ class Tuner:
                 seen = [r for r in self._findings.new_results() if r.outcome.has_times]
                 known = NOTHING_MEASURED
                 if looks := sum(result.role is Role.LOOK for result in seen):
-                    how = f"the same command goes on from {looks} look{'s' * (looks > 1)}"
+                    how = f"the same command goes on from {format_count(looks, 'look')}"
                     known = f"no plan was tried with a whole batch yet: {how}"
                 self._listener(Noted(message=known))
                 raise
@@ -110,7 +111,7 @@ class Tuner:
         return False
 
     def extend(self, waited_s: float) -> None:
-        """Add time to the budget that was spent in waiting for others."""
+        """Add to the budget the time that was spent in waiting for others."""
         self._trials.deadline += waited_s
 
     def measure_defaults(self) -> None:
