@@ -85,8 +85,11 @@ class _Turns:
 
     @classmethod
     def of(cls, result: Timed) -> Self:
-        slowed = result.measurement.slowed_rounds() if result.measurement else {}
-        return cls(turn_times_s(result), slowed)
+        if (known := result.measurement) is None:
+            return cls({}, {})
+        times_s = zip(known.rounds, known.samples_s, strict=False)
+        batch = result.plan.node_batch
+        return cls({number: time_s / batch for number, time_s in times_s}, known.slowed_rounds())
 
     @property
     def clean(self) -> Set[int]:
@@ -97,9 +100,10 @@ class _Turns:
         """Give the rounds of its turns and the other's that say how both compare."""
         return telling_rounds(self.times_s.keys() & other.times_s.keys(), self.clean, other.clean)
 
-    def pairs_with(self, other: _Turns) -> list[tuple[float, float]]:
-        """Give the times of both in these turns."""
-        return [(self.times_s[n], other.times_s[m]) for n, m in self.rounds_with(other)]
+    def logs_with(self, other: _Turns) -> list[float]:
+        """Give the logarithm of the ratio of both times in these turns."""
+        pairs = self.rounds_with(other)
+        return [math.log(self.times_s[one] / other.times_s[two]) for one, two in pairs]
 
     def slowed_in(self, rounds: Sequence[int]) -> list[float]:
         """Give by how much others may have slowed it in each of some rounds."""
@@ -166,8 +170,8 @@ class PairNoise:
         for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
             if plan == beside:  # stored while it raced, and again: the same turns twice
                 continue
-            if pairs := one.pairs_with(other):
-                noise.learn(str(number), [math.log(first / second) for first, second in pairs])
+            if logs := one.logs_with(other):
+                noise.learn(str(number), logs)
         if noise._degrees < _ENOUGH_PAIRS:
             noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2
             noise._degrees += _PRIOR_PAIRS
@@ -202,16 +206,7 @@ def pair_logs(slow: Timed, fast: Timed) -> list[float]:
 
     Above 0 where the second one is faster.
     """
-    pairs = _Turns.of(slow).pairs_with(_Turns.of(fast))
-    return [math.log(slow_s / fast_s) for slow_s, fast_s in pairs]
-
-
-def turn_times_s(result: Timed) -> dict[int, float]:
-    """Give the time per sample of each round."""
-    if (known := result.measurement) is None:
-        return {}
-    batch = result.plan.node_batch
-    return {n: time_s / batch for n, time_s in zip(known.rounds, known.samples_s, strict=False)}
+    return _Turns.of(slow).logs_with(_Turns.of(fast))
 
 
 def telling_turns_s(result: Timed) -> dict[int, float]:
@@ -281,13 +276,13 @@ def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None)
 def compare_pairs(
     pairs: Iterable[tuple[Timed, Timed]], *, noise: PairNoise | None = None
 ) -> Interval | None:
-    """Give the same from several results of both plans, each with rounds of its own.
+    """Give how many times as fast a second plan is, from results of both with their own rounds.
 
     Other processes may slow one plan more than the other. Where too few rounds were undisturbed, so
     that all of them count, the interval reaches as far as that may have mattered.
 
     Args:
-        pairs: Of the first plan and the second one.
+        pairs: Results of the first plan and of the second one, which ran in the same rounds.
         noise: See `ratio_interval`.
     """
     logs: list[float] = []
@@ -299,7 +294,7 @@ def compare_pairs(
             continue
         one, other = _Turns.of(slow), _Turns.of(fast)
         if rounds := one.rounds_with(other):
-            logs += [math.log(one.times_s[n] / other.times_s[m]) for n, m in rounds]
+            logs += one.logs_with(other)
             slow_by += one.slowed_in([number for number, _ in rounds])
             fast_by += other.slowed_in([number for _, number in rounds])
             starts += min(slow.measurement.starts, fast.measurement.starts)
