@@ -60,7 +60,7 @@ class Evidence:
         return None if below is None or above is None else ratio_of_rates(below, above)
 
     def raced_ratio(self, plan: Plan, other: Plan) -> Interval | None:
-        """Give the same from rounds that both ran in; ``None`` where there is none."""
+        """Give the ratio of speeds from rounds that both plans ran in; ``None`` without any."""
         one, two = self.find(plan), self.find(other)
         if one is None or two is None:
             return None

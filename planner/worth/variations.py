@@ -205,13 +205,12 @@ def _effect(
     """
     before: dict[tuple[tuple[str, str], ...], Plan] = {}
     after = dict(before)
-    for result in evidence.latest():
-        settings = tried[result.plan]
+    for plan, settings in tried.items():
         others = tuple(sorted(item for item in settings.items() if item[0] != setting))
         if settings[setting] == value:
-            before[others] = result.plan
+            before[others] = plan
         elif settings[setting] == new:
-            after[others] = result.plan
+            after[others] = plan
     found = [
         speed
         for others in before.keys() & after.keys()

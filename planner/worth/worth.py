@@ -95,8 +95,10 @@ class RunnerUp:
     in_turns: bool
     """As `KnownBaseline.in_turns`."""
 
-    certainty: float
-    """Probability that the stored plan is the faster one."""
+    @property
+    def certainty(self) -> float:
+        """Probability that the stored plan is the faster one."""
+        return chance_above_one(self.lead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,19 +228,19 @@ def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
     """Give the plan that was raced against at last; where there is none, the next fastest."""
     raced = next((one for one in stored.comparisons if one.name == "runner_up"), None)
     if raced is not None:
-        certainty = chance_above_one(raced.speedup)
-        return RunnerUp(plan=raced.plan, lead=raced.speedup, in_turns=True, certainty=certainty)
+        return RunnerUp(plan=raced.plan, lead=raced.speedup, in_turns=True)
     others = [
         result
         for result in evidence.measured()
         if result.plan != stored.plan and result.outcome is Outcome.OK
     ]
-    ranked = sorted(others, key=_time_per_sample_s)
-    if not ranked or (lead := evidence.speed_ratio(ranked[0].plan, stored.plan)) is None:
+    if not others:
         return None
-    in_turns = evidence.raced_ratio(ranked[0].plan, stored.plan) is not None
-    certainty = chance_above_one(lead)
-    return RunnerUp(plan=ranked[0].plan, lead=lead, in_turns=in_turns, certainty=certainty)
+    plan = min(others, key=_time_per_sample_s).plan
+    if (lead := evidence.speed_ratio(plan, stored.plan)) is None:
+        return None
+    in_turns = evidence.raced_ratio(plan, stored.plan) is not None
+    return RunnerUp(plan=plan, lead=lead, in_turns=in_turns)
 
 
 def _time_per_sample_s(result: TrialResult) -> float:
