@@ -13,7 +13,7 @@ from planner.quantities import format_count
 from planner.records.database_record import CheckRecord, DatabaseRecord, TableRecord
 from planner.records.study_record import StudyRecord
 from planner.store.databases import tables
-from planner.store.databases.database import UNREADABLE, Database
+from planner.store.databases.database import UNREADABLE, Database, plain_row
 from planner.store.databases.opening import open_database
 from planner.store.databases.tables import UtcTime, metadata
 from planner.store.event_log import event_from_row
@@ -117,7 +117,7 @@ def _find_unreadable(database: Database, table: Table) -> tuple[int, list[str]]:
                 if (row := found.mappings().first()) is None:
                     faults.append(f"{table.name} {row_id}: cannot be found by its number")
                 else:
-                    decode({str(name): row[name] for name in row})
+                    decode(plain_row(row))
             except UNREADABLE as error:
                 faults.append(f"{table.name} {row_id}: cannot be read: {error}")
         return len(ids), faults

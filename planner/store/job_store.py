@@ -13,20 +13,12 @@ from launch.system.process_identity import ProcessIdentity
 from planner.errors import NoJobError
 from planner.records.event_record import Topic
 from planner.records.job_record import OPEN_STATES, JobRecord, JobState
-from planner.store.databases.database import Database, insert
+from planner.store.databases.database import Database, insert, plain_row
 from planner.store.databases.tables import jobs
 from planner.store.event_log import record_event
+from planner.store.rows import record_columns
 from planner.store.selections import having, newest
 from probes import codec
-
-_TIMES = (
-    "created_at",
-    "heartbeat_at",
-    "started_at",
-    "ended_at",
-    "cancel_requested_at",
-    "progress_at",
-)
 
 
 class JobStore:
@@ -38,9 +30,7 @@ class JobStore:
 
     def add(self, record: JobRecord) -> JobRecord:
         """Save a new job; give it with its number."""
-        values: dict[str, Any] = codec.to_builtins(record)
-        del values["id"]
-        values |= {name: getattr(record, name) for name in _TIMES}
+        values = record_columns(record)
 
         def work(connection: Connection) -> int:
             job_id = insert(connection, jobs, values)
@@ -179,8 +169,7 @@ class JobStore:
         def work(connection: Connection) -> bool:
             if judged is not None:  # compared here: PostgreSQL's JSON cannot be
                 row = connection.execute(select(jobs).where(jobs.c.id == job_id)).mappings().one()
-                now = job_from_row({str(name): row[name] for name in row})
-                if now.process != judged.process:
+                if job_from_row(plain_row(row)).process != judged.process:
                     return False
             changed = connection.execute(query.values(**values)).rowcount > 0
             if changed:

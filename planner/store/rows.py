@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
 from itertools import combinations
 from typing import Any, TypeVar
 
@@ -24,6 +26,17 @@ def find_document(values: Mapping[str, Any] | None, kind: type[T]) -> T | None:
         return None if values is None else codec.convert(values, kind, source=kind.__name__)
     except InvalidDocumentError:
         return None
+
+
+def record_columns(record: Any, *, null_for_nan: bool = False) -> dict[str, Any]:
+    """Give a record, which is a dataclass, as columns without its number: the database gives that.
+
+    Columns of times take times as they are, not the texts that stand for them in JSON.
+    """
+    columns: dict[str, Any] = codec.to_builtins(record, null_for_nan=null_for_nan)
+    columns.pop("id", None)
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    return columns | {name: value for name, value in values.items() if isinstance(value, datetime)}
 
 
 def study_columns(study: Study) -> dict[str, Any]:
@@ -51,9 +64,7 @@ def trial_from_row(row: Row) -> StoredTrial:
 
 def plan_columns(stored: StoredPlan) -> dict[str, Any]:
     """Give a plan as columns of ``plans``, without its id."""
-    columns: dict[str, Any] = codec.to_builtins(stored)
-    del columns["id"]
-    columns["created_at"] = stored.created_at
+    columns = record_columns(stored)
     columns["throughput"] = columns.pop("throughput_samples_per_s")
     columns["step_time"] = None if stored.step_time is None else stored.step_time.to_json()
     return columns
@@ -73,9 +84,9 @@ def plan_from_row(row: Row) -> StoredPlan:
 
 def links_columns(measured: MeasuredLinks) -> dict[str, Any]:
     """Give measured links as columns of ``links``, without those that the store adds."""
-    columns: dict[str, Any] = codec.to_builtins(measured)
+    columns = record_columns(measured)
     measurement = {key: columns.pop(key) for key in ("links", "sums")}
-    return columns | {"measured_at": measured.measured_at, "measurement": measurement}
+    return columns | {"measurement": measurement}
 
 
 def links_from_row(row: Row) -> MeasuredLinks:

@@ -14,6 +14,7 @@ from planner.records.event_record import Topic
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import sweep_points, sweeps
 from planner.store.event_log import record_event
+from planner.store.rows import record_columns
 from planner.store.selections import having, newest
 from planner.store.training_store import epoch_with_nan
 from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord
@@ -34,10 +35,9 @@ class SweepStore:
 
         ``fresh`` begins one in any case.
         """
-        values: dict[str, Any] = codec.to_builtins(record)
-        for name in ("id", *_COUNTED):
+        values = record_columns(record) | {"key": record.key}
+        for name in _COUNTED:
             del values[name]
-        values |= {"key": record.key, "created_at": record.created_at}
 
         def work(connection: Connection) -> int:
             query = select(func.max(sweeps.c.id)).where(sweeps.c.key == record.key)
@@ -51,9 +51,8 @@ class SweepStore:
 
     def add_point(self, sweep_id: int, point: SweepPoint) -> SweepPoint:
         """Save a finished point; give it with its number."""
-        values: dict[str, Any] = codec.to_builtins(point, null_for_nan=True)
-        del values["id"]
-        values |= {"sweep_id": sweep_id, "created_at": point.created_at, "batch": point.batch}
+        values = record_columns(point, null_for_nan=True)
+        values |= {"sweep_id": sweep_id, "batch": point.batch}
 
         def work(connection: Connection) -> int:
             record_event(connection, Topic.SWEEP, sweep_id, self._now)

@@ -18,10 +18,9 @@ from planner.records.usage_record import HostUsage
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import trainings, usage
 from planner.store.event_log import record_event
+from planner.store.rows import record_columns
 from planner.store.selections import having, newest
 from probes import codec
-
-_TIMES = ("started_at", "heartbeat_at", "ended_at")
 
 
 class TrainingStore:
@@ -33,9 +32,7 @@ class TrainingStore:
 
     def add(self, record: TrainingRecord) -> TrainingRecord:
         """Save a training that begins; give it with its number."""
-        values: dict[str, Any] = codec.to_builtins(record)
-        del values["id"]
-        values |= {name: getattr(record, name) for name in _TIMES}
+        values = record_columns(record)
 
         def work(connection: Connection) -> int:
             training_id = insert(connection, trainings, values)

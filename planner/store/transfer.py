@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Table, func, select
 
 from planner.errors import ConflictError, StoreCorruptError
 from planner.records.database_record import CopiedTable
-from planner.store.databases.database import UNREADABLE, Database
+from planner.store.databases.database import UNREADABLE, Database, plain_row
 from planner.store.databases.migrations import STEPS, read_version
 from planner.store.databases.opening import open_database, opened_to_fill
 from planner.store.databases.tables import schema
@@ -100,7 +100,7 @@ def _rows(connection: Connection, table: Table) -> Iterator[dict[str, Any]]:
     query = select(table).order_by(table.c.id).execution_options(yield_per=_ROWS_AT_ONCE)
     try:
         for row in connection.execute(query).mappings():
-            yield {str(name): row[name] for name in row}
+            yield plain_row(row)
     except UNREADABLE as error:
         raise StoreCorruptError(
             f"{table.name}: a row cannot be read ({error}): ddlplan db check says which"

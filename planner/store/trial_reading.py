@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, select
 
-from planner.store.databases.database import Database
+from planner.store.databases.database import Database, plain_row
 from planner.store.databases.tables import studies, trials
 from planner.store.rows import trial_from_row
 from planner.tuning.study import StoredTrial
@@ -33,10 +33,7 @@ def read_with_studies(database: Database, query: Select[Any]) -> list[StoredTria
             }
             for row in connection.execute(of_them.where(studies.c.id.in_(wanted)))
         }
-        rows = connection.execute(query).mappings()
-        return [
-            trial_from_row({str(name): row[name] for name in row} | said[row["study_id"]])
-            for row in rows
-        ]
+        rows = map(plain_row, connection.execute(query).mappings())
+        return [trial_from_row(row | said[row["study_id"]]) for row in rows]
 
     return database.read(work)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import Column, Connection, Engine, Select, Table, func, select
+from sqlalchemy import Column, Connection, Engine, RowMapping, Select, Table, func, select
 
 from launch.errors import InvalidPlanError
 from planner.errors import StoreCorruptError
@@ -59,6 +59,11 @@ def _finite(number: str) -> float:
 
 read_json = partial(json.loads, parse_constant=_finite, parse_float=_finite)
 """Reads documents; what is shown of them must be JSON again."""
+
+
+def plain_row(row: RowMapping) -> dict[str, Any]:
+    """Give a row by the names of its columns, which SQLAlchemy has as a kind of text of its own."""
+    return {str(name): row[name] for name in row}
 
 
 def insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
@@ -144,8 +149,7 @@ class Database(ABC):
 
         def work(connection: Connection) -> list[T]:
             rows = connection.execute(query).mappings()
-            # The names of columns are a class of their own, a kind of text.
-            return [decode({str(name): row[name] for name in row}) for row in rows]
+            return [decode(plain_row(row)) for row in rows]
 
         return self.read(work)
 
