@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Table, and_, func, select
@@ -78,7 +79,7 @@ def check_database(url: str) -> CheckRecord:
         try:
             count, unreadable = _find_unreadable(database, table)
             rows, faults = rows + count, faults + unreadable
-            faults += database.read(lambda c, table=table: list(_find_loose_ends(c, table)))  # type: ignore[misc]
+            faults += database.read(partial(_find_loose_ends, table=table))
         except StoreError as error:
             faults.append(f"{table.name}: {error}")
     try:
@@ -125,8 +126,9 @@ def _find_unreadable(database: Database, table: Table) -> tuple[int, list[str]]:
     return database.read(work)
 
 
-def _find_loose_ends(connection: Connection, table: Table) -> Iterator[str]:
+def _find_loose_ends(connection: Connection, table: Table) -> list[str]:
     """Find references to rows that are not there."""
+    faults: list[str] = []
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         column, there = key.parent, key.column
         other = there.table.alias("other")
@@ -137,8 +139,11 @@ def _find_loose_ends(connection: Connection, table: Table) -> Iterator[str]:
             .where(is_lost)
             .order_by(table.c.id)
         )
-        for row_id, lost in connection.execute(query):
-            yield f"{table.name} {row_id}: {column.name}={lost}, which is not in {there.table.name}"
+        faults += [
+            f"{table.name} {row_id}: {column.name}={lost}, which is not in {there.table.name}"
+            for row_id, lost in connection.execute(query)
+        ]
+    return faults
 
 
 def _find_gaps(connection: Connection) -> Iterator[str]:

@@ -48,7 +48,7 @@ class MachineStore:
         self._database.write(work)
 
     def latest_probe(self, fingerprint: str, *, node: str | None = None) -> Hardware | None:
-        """Give the last probe of this hardware, on this node where one is named.
+        """Give the last probe of this hardware; of this node where one is named.
 
         A probe that another release stored in another form counts as none: a new one takes
         seconds.
@@ -74,9 +74,10 @@ class MachineStore:
         return self._database.write(work)
 
     def latest_links(self, hosts: Mapping[str, str]) -> MeasuredLinks | None:
-        """Give the last measurement of hosts, fingerprints by their names, perhaps with others.
+        """Give the last measurement that these hosts were part of, with the hardware they have.
 
-        Measurements with other hardware in one of these hosts are skipped.
+        Args:
+            hosts: Fingerprints of their hardware, by name.
         """
         found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
         return next((one for one in found if hosts.items() <= one.hardware.items()), None)

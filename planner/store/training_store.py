@@ -133,10 +133,10 @@ class TrainingStore:
         return dict(self._database.fetch(query.order_by(usage.c.host), usage_from_row))
 
 
-def training_from_row(row: dict[str, Any]) -> TrainingRecord:
+def training_from_row(row: Mapping[str, Any]) -> TrainingRecord:
     """Read a row of ``trainings``."""
-    row["epochs_done"] = [epoch_with_nan(epoch) for epoch in row["epochs_done"]]
-    return codec.convert(row, TrainingRecord, source="training")
+    epochs = [epoch_with_nan(epoch) for epoch in row["epochs_done"]]
+    return codec.convert({**row, "epochs_done": epochs}, TrainingRecord, source="training")
 
 
 def epoch_with_nan(epoch: Mapping[str, Any]) -> dict[str, Any]:
