@@ -96,10 +96,10 @@ class MemoryModel:
         return needed <= self._limit_bytes
 
     def _least_bytes(self, plan: Plan) -> float:
-        """Give what the node must have for a plan; on GPUs the fullest of them, by their mean.
+        """Give the memory that the node must have for a plan; on GPUs the mean over all of them.
 
         A forward pass ends with the weights and what its samples keep, a backward pass with the
-        weights and as much of gradients.
+        weights and as much of gradients. The fullest GPU has no less than the mean.
         """
         is_on_gpu = kind_of(plan) == "gpu"
         weights = self._parameter_bytes / (stages_of(plan) if is_on_gpu else 1)

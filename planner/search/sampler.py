@@ -322,7 +322,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         return [plan for plan, _ in self._ranked(study)]
 
     def _ranked(self, study: optuna.Study) -> list[tuple[Plan, float]]:
-        """Give them with the expected logarithm of their time."""
+        """Give the plans of `rank_tried`, each with the expected logarithm of its time."""
         raised = map(self._raised, self._done(study))
         plans = list(dict.fromkeys(plan for plan in raised if self._chance(plan) > 0))
         if not plans:

@@ -187,6 +187,6 @@ def choose_turn(trainings: Sequence[PointTraining]) -> int:
         trainings: Of one batch, so that all have as many steps left.
     """
     total = max(one.steps_per_epoch * one.epochs for one in trainings)
-    fastest_s = min(one.step_s for one in trainings if one.step_s) if trainings else 0.0
+    fastest_s = min((one.step_s for one in trainings if one.step_s), default=0.0)
     by_time = round(_LEAST_TURN_S / fastest_s) if fastest_s else 1
     return max(1, -(-total // _MOST_TURNS), min(by_time, -(-total // _LEAST_TURNS)))

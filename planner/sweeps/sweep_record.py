@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from launch.plan import Plan
@@ -139,7 +139,7 @@ class StoredSweep:
     """A sweep with its points."""
 
     record: SweepRecord
-    points: Sequence[SweepPoint] = field(default_factory=tuple)
+    points: Sequence[SweepPoint] = ()
     """By batch and setting."""
 
     hardware: Hardware | None = None

@@ -92,8 +92,8 @@ class Sweeper:
                 if training.failure is not None:
                     self._store(training, begun)
             self._tell(batch, trainings)
-            if alive := [one for one in running if one.failure is None]:
-                steps = choose_turn(alive) if number == 0 else steps
+            if number == 0 and (alive := [one for one in running if one.failure is None]):
+                steps = choose_turn(alive)
             number += 1
         ended = [training for training in trainings if training.failure is None]
         # All before any is stored: killed between two, the sweep would train the second one alone.

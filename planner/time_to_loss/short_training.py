@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -155,7 +156,7 @@ class _Course:
         self._target = target
         self._has_target = target != Target()
         self._statistics = EpochStatistics(1, batch)
-        self._losses: list[float] = []
+        self._last_losses: deque[float] = deque(maxlen=_LOSS_STEPS)
         self._samples = 0
         self._epochs = 0
         self._before: tuple[int, float] | None = None
@@ -167,7 +168,7 @@ class _Course:
     @property
     def loss(self) -> float | None:
         """Mean loss of the last steps; ``None`` where it is not finite."""
-        last = self._losses[-_LOSS_STEPS:]
+        last = self._last_losses
         mean = sum(last) / len(last) if last else math.nan
         return mean if math.isfinite(mean) else None
 
@@ -194,7 +195,7 @@ class _Course:
             case StepDone():
                 self.steps += 1
                 self._samples += report.samples
-                self._losses = [*self._losses[-_LOSS_STEPS:], report.loss]
+                self._last_losses.append(report.loss)
                 self.noise = report.noise or self.noise
                 self._statistics.add_step(report)
             case StepsFinished():
