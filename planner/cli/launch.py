@@ -36,10 +36,7 @@ from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
 
-_FOR_SCRIPTS = (
-    *("command", "plan", "allow_stale", "dry_run", "db", "json"),
-    *("hosts", "ssh_config"),
-)
+_FOR_SCRIPTS = ("command", "plan", "allow_stale", "dry_run", "db", "json", "hosts", "ssh_config")
 """Options that a script may have too."""
 
 

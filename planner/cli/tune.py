@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from launch.workload import Workload
 from planner.cli.jobs import Detach, submit_command
 from planner.cli.options import (
     DEFAULT_DATABASE,
@@ -186,7 +187,6 @@ def tune(
         program = make_program(command, choices, batch_size=batch_size, is_python=not no_python)
         budget_s = duration_s("--budget", budget)
         patches = find_parts(patch, is_python=not no_python)
-        from launch.workload import Workload
         from planner.api.scripts.tuning import TunedScript
         from planner.commands.scripts.tune import tune as tune_script
         from planner.scripts.naming import script_name
@@ -208,7 +208,6 @@ def tune(
         raise UsageError("--replay and --hosts exclude each other: records are of one machine")
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
-    from launch.workload import Workload
     from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)

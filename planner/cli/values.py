@@ -44,12 +44,15 @@ def stored_name(use_case: str, settings: Sequence[str] = ()) -> str:
 
 
 def listed_name(use_case: str | None) -> str | None:
-    """Give the same of the use case whose things are listed; ``None`` for all."""
+    """Give the name, as the database has it, of the use case that a list is of; ``None``: all."""
     return None if use_case is None else stored_name(use_case)
 
 
 def checked_name(use_case: str) -> str:
-    """Give the same of one whose file, or module, is there; nothing is imported."""
+    """Give a use case's name as the database has it, once its file or module is seen to be there.
+
+    Nothing is imported.
+    """
     from launch.use_cases import make_workload
     from planner.scripts.naming import is_script
 

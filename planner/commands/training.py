@@ -264,7 +264,7 @@ def _network_line(network: NetworkUse) -> str | None:
 
 
 def _network_json(network: NetworkUse) -> dict[str, Any] | None:
-    """Give the same as plain values for JSON."""
+    """Give the statistics as plain values for JSON; ``None`` where there are none."""
     if not network.steps:
         return None
     return {

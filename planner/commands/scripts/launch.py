@@ -23,8 +23,9 @@ from planner.report.output import Output
 from planner.report.plan_line import describe_plan
 from planner.report.table import WithCommand
 from planner.scripts.naming import shell_line
-from planner.supervision.own_job import recorded_job
+from planner.supervision.own_job import OwnJob, recorded_job
 from planner.trainings.recorder import TrainingRecorded
+from planner.trials.reports import Listener
 
 
 def launch(
@@ -46,13 +47,8 @@ def launch(
         job.report(plan_id=stored.id)
         out.note(tell_plan(stored, prepared.reasons))
         warn_of_changes(stored.plan, out)
-
-        def show(report: Report, host: str | None = None, /) -> None:
-            if isinstance(report, TrainingRecorded):
-                job.report(training_id=report.training_id)
-            display(report, host)
-
-        run = launch_script(prepared, db=db, listener=show, keeps_stdout=out.as_json)
+        listener = tell_training(job, display)
+        run = launch_script(prepared, db=db, listener=listener, keeps_stdout=out.as_json)
     out.note(f"done in {format_duration(run.elapsed_s)}; {_compare(run, out)}")
     out.finish(
         {
@@ -69,6 +65,17 @@ def tell_plan(stored: StoredPlan, reasons: Sequence[str]) -> str:
     """Say which plan is used, and why it is stale, if it is."""
     remark = f" (stale, {', '.join(reasons)})" if reasons else ""
     return f"plan {stored.id}{remark}: {describe_plan(stored.plan)}"
+
+
+def tell_training(job: OwnJob, then: Listener) -> Listener:
+    """Make a listener that tells a job which training was begun for it, and passes reports on."""
+
+    def listen(report: Report, host: str | None = None, /) -> None:
+        if isinstance(report, TrainingRecorded):
+            job.report(training_id=report.training_id)
+        then(report, host)
+
+    return listen
 
 
 def warn_of_changes(plan: Plan, out: Output) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launch.reports import Report
 from planner.api.scripts.launching_hosts import (
     HostScript,
     PreparedHosts,
@@ -12,7 +11,7 @@ from planner.api.scripts.launching_hosts import (
     open_hosts,
     samples_per_s,
 )
-from planner.commands.scripts.launch import tell_plan, warn_of_changes
+from planner.commands.scripts.launch import tell_plan, tell_training, warn_of_changes
 from planner.jobs.hosts import Hosts
 from planner.quantities import format_duration
 from planner.records.job_record import JobKind
@@ -22,7 +21,6 @@ from planner.report.plan_line import describe_plan
 from planner.report.table import WithCommand
 from planner.scripts.naming import shell_line
 from planner.supervision.own_job import recorded_job
-from planner.trainings.recorder import TrainingRecorded
 
 
 def launch(
@@ -47,13 +45,8 @@ def launch(
             for one in prepared.hosts:
                 out.note(f"{one.host}: {tell_plan(one.stored, one.reasons)}")
             warn_of_changes(prepared.hosts[0].stored.plan, out)
-
-            def show(report: Report, host: str | None = None, /) -> None:
-                if isinstance(report, TrainingRecorded):
-                    job.report(training_id=report.training_id)
-                display(report, host)
-
-            run = launch_on_hosts(prepared, db=db, listener=show, keeps_stdout=out.as_json)
+            listener = tell_training(job, display)
+            run = launch_on_hosts(prepared, db=db, listener=listener, keeps_stdout=out.as_json)
     rate = samples_per_s(prepared, run)
     measured = "not measured: its steps were not seen" if rate is None else f"measured {rate:.1f}"
     out.note(f"done in {format_duration(run.elapsed_s)}; {_bound(prepared)}, {measured}")
