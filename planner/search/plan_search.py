@@ -122,8 +122,7 @@ class PlanSearch:
         Args:
             fits: Tells whether a plan's trial fits into the time that is left.
         """
-        self._sampler.forget_choice(fits)
-        if self._sampler.choose(self._study) is None:
+        if self._sampler.choose_anew(self._study, fits).drawn is None:
             return None
         trial = self._study.ask()
         plan = self._space.draw(trial)
@@ -183,8 +182,7 @@ class PlanSearch:
 
         Below `WORTHWHILE_GAIN` a search may end: what it would still find, trials cannot show.
         """
-        self._sampler.forget_choice()
-        return self._sampler.expected_gain(self._study)
+        return self._sampler.choose_anew(self._study).gain
 
     def expected_fastest(self, fits: Callable[[Plan], bool]) -> Plan | None:
         """Give the untried plan that is expected to be faster than all that were tried, if any is.
@@ -192,9 +190,8 @@ class PlanSearch:
         Args:
             fits: Tells which plans there is time for.
         """
-        self._sampler.forget_choice(fits)
-        fastest, lead = self._sampler.expected_fastest(self._study)
-        return fastest if lead >= WORTHWHILE_GAIN else None
+        found = self._sampler.choose_anew(self._study, fits)
+        return found.fastest if found.lead >= WORTHWHILE_GAIN else None
 
     def rank_tried(self) -> list[Plan]:
         """Give the plans that were tried, the fastest by all trials together first.

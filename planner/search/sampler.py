@@ -47,7 +47,7 @@ _LEAST_DEVIATION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class NextPlan:
     """What is to be tried next, and what any untried plan is expected to bring."""
 
     drawn: DrawnPlan | None
@@ -98,7 +98,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self._columns = TermColumns(prior.belief, worth)
         self._effects = Effects(self._columns, [])
         self._fitted_to: tuple[tuple[int, TrialState, float | None], ...] | None = None
-        self._next: _Choice | None = None
+        self._next: NextPlan | None = None
         self._fits: Callable[[Plan], bool] = lambda _: True
         self._plans: dict[int, Plan] = {}
 
@@ -106,7 +106,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Give the choices that make the next plan."""
-        drawn = self.choose(study, without=trial.number)
+        drawn = self._choose(study, trial.number).drawn
         if drawn is None:
             return {}
         return {name: CategoricalDistribution(one) for name, one in drawn.choices.items()}
@@ -115,7 +115,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Give its values."""
-        drawn = self.choose(study, without=trial.number)
+        drawn = self._choose(study, trial.number).drawn
         return {} if drawn is None else dict(drawn.parameters)
 
     def sample_independent(
@@ -130,39 +130,25 @@ class PlanSampler(optuna.samplers.BaseSampler):
         choices = param_distribution.choices
         return choices[self._generator.integers(len(choices))]
 
-    def choose(self, study: optuna.Study, *, without: int | None = None) -> DrawnPlan | None:
-        """Choose the next plan, ``None`` where none is left.
+    def choose_anew(
+        self, study: optuna.Study, fits: Callable[[Plan], bool] = lambda _: True
+    ) -> NextPlan:
+        """Choose the next plan by what may be tried now, and what a trial takes now.
 
         Args:
             study: The study, with trials that run as well.
-            without: Number of the trial that the plan is for.
-        """
-        return self._chosen(study, without).drawn
-
-    def expected_gain(self, study: optuna.Study) -> float:
-        """Give what the best untried plan is expected to gain, as a part of the time."""
-        return self._chosen(study, None).gain
-
-    def expected_fastest(self, study: optuna.Study) -> tuple[Plan | None, float]:
-        """Give the untried plan that is expected to be the fastest, and its lead over the best."""
-        chosen = self._chosen(study, None)
-        return chosen.fastest, chosen.lead
-
-    def forget_choice(self, fits: Callable[[Plan], bool] = lambda _: True) -> None:
-        """Choose anew: what may be tried, or what a trial takes, has changed.
-
-        Args:
             fits: Tells whether a plan's trial fits into the time that is left.
         """
-        self._next = None
-        self._fits = fits
+        self._next, self._fits = None, fits
+        return self._choose(study)
 
     def set_earlier(self, earlier: Sequence[ObservedTime]) -> None:
         """Replace the trials of other studies, from which it learns too."""
         self._earlier = list(earlier)
         self._fitted_to = None
 
-    def _chosen(self, study: optuna.Study, without: int | None) -> _Choice:
+    def _choose(self, study: optuna.Study, without: int | None = None) -> NextPlan:
+        """Choose the next plan, for the trial of this number; once, while nothing is learned."""
         self._learn(study, without)
         if self._next is None:
             self._next = self._find_next(study, without)
@@ -207,7 +193,7 @@ class PlanSampler(optuna.samplers.BaseSampler):
             self._plans[trial.number] = plan
         return self._plans[trial.number]
 
-    def _find_next(self, study: optuna.Study, without: int | None) -> _Choice:
+    def _find_next(self, study: optuna.Study, without: int | None) -> NextPlan:
         """Climb from guesses, the best plans so far and random ones, one change at a time."""
         ranked = self._ranked(study)
         pool = PlanPool(
@@ -228,14 +214,14 @@ class PlanSampler(optuna.samplers.BaseSampler):
                     break
         allowed = list(islice(self._find_allowed(pool.ranked(score), tried), _LOOKS))
         if not allowed:
-            return _Choice(self._find_untried(tried))
+            return NextPlan(self._find_untried(tried))
         chosen = allowed[0]
         if score is pool.per_second or self._has_looks:
             looks = [self._find_look(drawn, pool, tried) for drawn in allowed]
             chosen = max(looks, key=lambda look: look[0])[1]
         largest = next(self._find_allowed(pool.ranked(pool.gain), tried)).plan
         fastest = next(self._find_allowed(pool.ranked(pool.speed), tried)).plan
-        return _Choice(chosen, pool.gain[largest], fastest, pool.best_log_s + pool.speed[fastest])
+        return NextPlan(chosen, pool.gain[largest], fastest, pool.best_log_s + pool.speed[fastest])
 
     def _find_allowed(self, ranked: Sequence[DrawnPlan], tried: set[Plan]) -> Iterator[DrawnPlan]:
         """Give those of many plans that may be tried now; to ask that takes time."""
