@@ -139,9 +139,9 @@ def find_hardware(known: Hardware | None, send: Send) -> Hardware:
 
     They are measured where there are none, or where they are of other hardware.
     """
-    speeds = None if known is None else known.speeds
-    if known is not None and known.fingerprint() != probe(quick=True).fingerprint():
-        speeds = None
+    speeds = None
+    if known is not None and known.fingerprint() == probe(quick=True).fingerprint():
+        speeds = known.speeds
     node = probe(known_speeds=speeds)
     send(NodeProbed(hardware=node, is_new=speeds is None))
     return node
