@@ -42,9 +42,7 @@ class GpuData(Strategy):
             # All its cores, though one thread drives a GPU: its loading processes inherit them.
             threads_per_process=node.cpu.usable_cores // gpus,
             devices=cuda_devices(usable_gpus(node)[:gpus]),
-            options={
-                BENCHMARK: trial.suggest_categorical(f"gpu_data.{BENCHMARK}", (False, True))
-            },
+            options={BENCHMARK: trial.suggest_categorical(f"gpu_data.{BENCHMARK}", (False, True))},
             **draw(trial, "gpu_data", gpu_settings(case, node, may_record=gpus == 1)),
         )
 
