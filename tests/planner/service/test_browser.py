@@ -165,7 +165,7 @@ def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
 
     # The plan is trained with, and its losses come in.
     person.go("/plans/1")
-    person.fill("launch", epochs="400")
+    person.fill("launch", epochs="4000")
     assert person.path == "/jobs/2"
     wait_until(lambda: browser.all("#state a[href^='/trainings/']"), "its training")
     browser.one("#state a[href^='/trainings/']").click()
