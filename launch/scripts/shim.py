@@ -314,6 +314,23 @@ def _words(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(type(error), error))
 
 
+def _is_inner(optimizer: Any, frame: Any) -> bool:
+    """Tell whether a step is a part of another one of the same optimizer.
+
+    A class may call the step of its parent, as Horovod's do: torch calls the hooks for both.
+
+    Args:
+        optimizer: Whose step has ended.
+        frame: Of torch, which calls the hooks.
+    """
+    code, outer = frame.f_code, frame.f_back
+    while outer is not None:
+        if outer.f_code is code and any(one is optimizer for one in outer.f_locals.values()):
+            return True
+        outer = outer.f_back
+    return False
+
+
 def _synchronise() -> None:
     if _uses_gpu() and not _captures_graph():
         sys.modules["torch"].cuda.synchronize()
@@ -523,7 +540,8 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
 
     def watch_optimizers(module: Any) -> None:
         def step_hook(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-            process.on_step(optimizer)
+            if not _is_inner(optimizer, sys._getframe(1)):
+                process.on_step(optimizer)
 
         hook: Any = step_hook
         hook._torchdynamo_disable = True  # or torch.compile would trace it
