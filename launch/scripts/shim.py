@@ -46,6 +46,10 @@ _GIVE_UP_S = 5.0
 _MANY_BATCHES = 256
 """Batches without a step of an optimizer that are told, a power of two: a step may be hidden."""
 
+_COUNTED, _LISTED = 2, 3
+"""Where the samples of a loader's batches are seen, beside 0 and 1, their dimensions: in what the
+loader has counted; in the length of the batch; from then on, of its first part, its second ..."""
+
 _MOST_WORDS = 2000
 _WORLD = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANK = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -70,7 +74,7 @@ class _WatchedProcess:
         self.optimizers: Any = _ById()
         self.loaders: Any = _ById()
         self.sources: Any = _ById()
-        self.dimensions: dict[int, int] = {}
+        self.places: dict[int, int] = {}
         self.seen_optimizers = self.seen_loaders = 0
         self.news: list[dict[str, Any]] = []
         self.events: list[tuple[Any, ...]] = []
@@ -133,8 +137,9 @@ class _WatchedProcess:
 
     def on_fetch(self, iterator: Any, batch: Any, waited_ns: int) -> None:
         """Note a batch that was read in this process."""
-        loader, expected = self.sources.numbers.get(id(iterator), (-1, None))
-        size = self.size_of(batch, loader, expected)
+        source = self.sources.numbers.get(id(iterator))
+        loader = -1 if source is None else source.number
+        size = _size(batch) if source is None else self.size_of(batch, source)
         torch = sys.modules.get("torch")
         key = (loader, size, int(torch is None or torch.is_grad_enabled()))
         self.fetches[key] = self.fetches.get(key, 0) + 1
@@ -148,30 +153,32 @@ class _WatchedProcess:
                         self.connect()
                     self.send({"unseen": _rows(self.fetches)})
 
-    def size_of(self, batch: Any, loader: int, expected: int | None) -> int | None:
+    def size_of(self, batch: Any, source: _Source) -> int | None:
         """Give the samples of a batch: a loader's first one, whose samples are known, tells where.
 
         It may be the second dimension, behind the steps in time. A last batch has its own number of
         samples, and may have as many features as a whole one has samples.
         """
-        dimension = self.dimensions.get(loader)
-        if dimension is None and expected is not None:
-            found = (at for at in (0, 1) if _size(batch, expected, at) == expected)
-            dimension = next(found, None)
-            if dimension is not None:
-                self.dimensions[loader] = dimension
-        return _size(batch, expected, dimension or 0)
+        counted = source.count()
+        place = self.places.get(source.number)
+        if place is None and source.batch is not None:
+            place = _find_place(batch, source)
+            if place is not None:
+                self.places[source.number] = place
+        if place is None or place < _COUNTED:
+            return _size(batch, place or 0)
+        return counted if place == _COUNTED else _length(batch, place - _LISTED)
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
-        workers, batch = _whole_number(loader, "num_workers"), _first_batch(loader)
+        workers = _whole_number(loader, "num_workers")
         number = self.loaders.numbers.get(id(loader))
         if number is None:
             number = self.seen_loaders
             self.seen_loaders += 1
             self.loaders.put(loader, number)
             self.news.append({"loader": number, "workers": workers, "data": _data(loader)})
-        self.sources.put(iterator, (number, batch))
+        self.sources.put(iterator, _Source(number, loader))
 
     def on_backward(self, loss: Any) -> None:
         """Note a loss, without what it was computed from."""
@@ -303,6 +310,30 @@ class _ById:
         self.numbers[at] = number
 
 
+class _Source:
+    """A data loader that is read: its number, and what it says itself of its batches."""
+
+    def __init__(self, number: int, loader: Any) -> None:
+        self.number = number
+        batch, total = _whole_number(loader, "batch_size"), _total(loader)
+        self.is_own = batch is not None
+        if batch is None:  # of the user's sampler, whose batches others may split or share
+            batch = _whole_number(loader, "batch_sampler", "batch_size")
+        if batch and total:  # the first batch is all of the data where that is less
+            batch = min(batch, total)
+            total -= total % batch if _whole_number(loader, "drop_last") else 0
+        self.batch, self.total, self.left = batch, total, 0
+
+    def count(self) -> int | None:
+        """Give the samples of the next batch by what is left of the data, which may come again."""
+        if not self.batch or not self.total:
+            return None
+        self.left = self.left or self.total
+        size = min(self.batch, self.left)
+        self.left -= size
+        return size
+
+
 def _rows(fetches: dict[tuple[int, int | None, int], int]) -> list[tuple[Any, ...]]:
     return [(*key, count) for key, count in list(fetches.items())]  # a thread may read on
 
@@ -358,44 +389,65 @@ def _place_of_rank() -> tuple[int, int]:
     return found[0], found[1]
 
 
-def _size(batch: Any, expected: int | None, dimension: int = 0) -> int | None:
+def _size(batch: Any, dimension: int = 0) -> int | None:
     """Give the number of samples: one dimension of the first tensor.
 
-    Where that is not what the data loader makes, as with a tuple of pictures of different sizes,
-    a list of as many as it makes counts. A batch of the user's own class may raise anything when it
-    is looked at: that is not to end a training.
+    A batch of the user's own class may raise anything when it is looked at: that is not to end a
+    training.
     """
     try:
         first = batch[0] if isinstance(batch, (list, tuple)) and batch else batch
         shape = getattr(first, "shape", None)
-        if shape and not dimension and shape[0] == expected:  # pairs of whole batches, mostly
-            return expected
-        size = _dimension(batch, dimension, 0)
-        if expected is not None and size != expected and not dimension:
-            parts = batch if isinstance(batch, (list, tuple)) else ()
-            for part in (batch, *parts):
-                if isinstance(part, (list, tuple)) and len(part) == expected:
-                    return expected
-        return size
+        if shape and len(shape) > dimension:  # pairs of batches, mostly
+            return int(shape[dimension])
+        return _dimension(batch, dimension, 0)
     except Exception:  # noqa: BLE001
         return None
 
 
-def _whole_number(owner: Any, name: str) -> int | None:
-    """Give an attribute of the user's object; ``None`` where it has none, or no such number."""
+def _find_place(batch: Any, source: _Source) -> int | None:
+    """Find where in a loader's first batch its samples are seen; ``None``: nowhere.
+
+    Without such a dimension, as of graphs or pictures of different sizes, what the loader counts
+    holds, else a list of as many. One that counts to one may have a data set of whole batches.
+    """
+    if _size(batch) == source.batch:
+        return 0
+    if source.is_own and _size(batch, 1) == source.batch:
+        return 1
+    if source.is_own and source.total and source.batch != 1:
+        return _COUNTED
+    parts = batch if isinstance(batch, (list, tuple)) else ()
+    for at, part in (*enumerate(parts, 1), (0, batch)):
+        if isinstance(part, (list, tuple)) and len(part) == source.batch:
+            return _LISTED + at
+    return None
+
+
+def _length(batch: Any, part: int) -> int | None:
+    """Give the length of a part of a batch, counted from 1; 0: of itself."""
     try:
-        return int(getattr(owner, name))
+        return len(batch[part - 1] if part else batch)
     except Exception:  # noqa: BLE001
         return None
 
 
-def _first_batch(loader: Any) -> int | None:
-    """Give the samples of its first batch: a whole one, or all of its data where that is less."""
-    batch = _whole_number(loader, "batch_size")
+def _whole_number(owner: Any, *names: str) -> int | None:
+    """Give an attribute of the user's object, or of one of its own; ``None``: no such number."""
     try:
-        return batch if batch is None else min(batch, len(loader.sampler))
-    except Exception:  # noqa: BLE001  # it reads on without an end that is known
-        return batch
+        for name in names:
+            owner = getattr(owner, name)
+        return int(owner)
+    except Exception:  # noqa: BLE001
+        return None
+
+
+def _total(loader: Any) -> int | None:
+    """Give the samples of an epoch; ``None`` where it reads on without an end that is known."""
+    try:
+        return len(loader.sampler)
+    except Exception:  # noqa: BLE001
+        return None
 
 
 def _data(loader: Any) -> int:

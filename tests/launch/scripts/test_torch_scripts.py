@@ -149,6 +149,47 @@ def test_step_of_a_class_that_calls_that_of_its_parent_is_one(tmp_path, two_core
     assert [step.samples for step in run.steps] == [4] * 39
 
 
+SIZES = """
+import torch
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
+
+data = [(torch.ones(3, 8 + number, 8), {"boxes": number}) for number in range(7)]
+
+def in_lists(rows):
+    return tuple(zip(*rows))
+
+def in_one(rows):
+    return torch.cat([picture.flatten() for picture, _ in rows])
+
+sampler = BatchSampler(SequentialSampler(data), 2, drop_last=False)
+weight = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([weight], lr=0.01)
+for loader in (
+    DataLoader(data, batch_size=2, collate_fn=in_lists),
+    DataLoader(data, batch_sampler=sampler, collate_fn=in_lists),
+    DataLoader(data, batch_size=2, collate_fn=in_one),
+    DataLoader(data, batch_size=2, collate_fn=in_one, drop_last=True),
+):
+    for _ in range(2):
+        for batch in loader:
+            weight.sum().backward()
+            optimizer.step()
+"""
+
+
+def test_samples_of_different_sizes_are_counted_in_lists_and_in_one_tensor(tmp_path, two_cores):
+    """The story: colours or pixels of the first picture were samples, in a last batch at least.
+    Torchvision's training of a detector was said not to follow {batch}."""
+    (tmp_path / "train.py").write_text(SIZES)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=2)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
+        run = running.finish(time_limit_s=LIMIT_S)
+        assert str(running.recognised) == "optimizer SGD, 1 step per batch of 2"
+    counts = [step.samples for step in run.steps]
+    assert [2, *counts] == 6 * [2, 2, 2, 1] + 2 * [2, 2, 2]
+
+
 @pytest.mark.long
 def test_the_example_with_two_optimizers_has_one_step_of_both_per_batch(two_cores):
     program = Program.parse([sys.executable, "gan.py", "--steps", "12"], cores=2)
