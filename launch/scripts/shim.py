@@ -188,17 +188,18 @@ class _WatchedProcess:
 
     def connect(self) -> None:
         """Connect to the process that measures, and identify this one."""
-        import socket
-
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if self.runs_on:
-            connection.settimeout(_GIVE_UP_S)
         try:
+            import socket
+
+            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            if self.runs_on:
+                connection.settimeout(_GIVE_UP_S)
             connection.connect("\0" + self.settings["address"])
-        except OSError:
+        except OSError:  # nobody hears it, or it has no file left
             if not self.runs_on:
                 raise
             self.is_lost = True
+            return
         self.socket, self.inode = connection, os.fstat(connection.fileno()).st_ino
         rank, world = _place_of_rank()
         torch = sys.modules.get("torch")

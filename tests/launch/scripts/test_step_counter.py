@@ -71,6 +71,12 @@ def test_samples_may_be_the_second_dimension_of_a_batch(folder, shapes, samples,
     assert counted.whole_share == pytest.approx((31 * samples + last) / (32 * samples))
 
 
+def test_script_that_has_no_file_left_runs_on(folder):
+    """The story: the socket could not be made, and that ended the training."""
+    few = "import resource, socket, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"
+    assert launch(folder, HEAD + few + STEPS + "sys.exit(7)") == (7, None)
+
+
 def test_script_that_closes_all_its_files_runs_on(folder):
     code, _ = launch(folder, HEAD + STEPS + "os.closerange(3, 256)\n" + STEPS + END)
     assert code == 0
