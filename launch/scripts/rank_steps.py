@@ -135,10 +135,10 @@ def describe_hidden(batches: int, *, has_stepped: bool) -> str:
     """Say that a script reads batches, and makes no steps of them that are seen."""
     after = " after its first ones" if has_stepped else ""
     # Of the same data, what is read with gradients after the last step may be an evaluation too.
-    other = ", or it evaluates without torch.no_grad()" if has_stepped else ""
+    other = "it evaluates without torch.no_grad()" if has_stepped else "it first reads them all"
     return (
         f"{batches} batches read and no step of an optimizer seen{after} (a CUDA graph hides its "
-        f"steps{other}): use --step-regex on a line that it prints, or --no-python"
+        f"steps, or {other}): use --step-regex on a line that it prints, or --no-python"
     )
 
 

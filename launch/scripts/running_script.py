@@ -47,6 +47,7 @@ _UNSEEN_STEP_S = 10.0
 """Time that many batches may stand without a step: a script may look at its data before."""
 
 _WITHOUT_END = 2**53
+_NO_OPTIMIZER = ", or use --step-regex where it trains without an optimizer of torch"
 _MORE_STEPS = "let it make more steps, or pass --no-python to time whole runs"
 
 
@@ -334,8 +335,9 @@ class RunningScript:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             self._refuse_unseen()
+            other = "" if self._pattern or self._channel.ranks else _NO_OPTIMIZER
             raise ScriptFailedError(
-                f"it has not come {goal} within the time limit: raise --budget",
+                f"it has not come {goal} within the time limit: raise --budget{other}",
                 self.output_tail,
                 is_time_limit=True,
             )

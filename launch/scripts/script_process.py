@@ -39,6 +39,10 @@ _LIBRARY = re.compile(
 """Begin of a file of a frame that is not the user's own, whichever Python runs."""
 
 _NO_INPUT = ": it reads its standard input, which is empty"
+_PORT_TAKEN = (
+    ": trials run side by side, and another may have its port: let each start take a free one, as "
+    "torchrun --standalone does"
+)
 
 
 class ScriptProcess:
@@ -191,6 +195,8 @@ class ScriptProcess:
             reason += self._find_own_line(tail[: max(0, tail.rfind(cause))])
             if "EOFError" in cause:
                 reason += _NO_INPUT
+            if "address already in use" in cause.lower():
+                reason += _PORT_TAKEN
             if killed:
                 reason += ": out of memory"
         return ScriptFailedError(" ".join(reason.split()), tail, out_of_memory=short)

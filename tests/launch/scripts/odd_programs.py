@@ -107,7 +107,12 @@ ODD = {
         source="import os, sys\nos.write(1, b'\\xff\\xfe\\x00\\n')\nsys.exit(4)", says="exit code 4"
     ),
     "never steps": Odd(
-        source="import time\nwhile True: time.sleep(0.1)", says="time limit", time_limit_s=1.0
+        source="import time\nwhile True: time.sleep(0.1)",
+        says="time limit: raise --budget, or use --step-regex where it trains without an optimizer",
+        time_limit_s=1.0,
+    ),
+    "needs a port that another trial has": Odd(
+        source="raise OSError(98, 'Address already in use')", says="let each start take a free one"
     ),
     "closes its files": Odd(
         source=STEPS + "optimizer.step()\nimport os\nos.closerange(3, 4096)\nsteps()",
@@ -177,7 +182,8 @@ ODD = {
     ),
     "hides its steps": Odd(
         source=LOADER + "for _ in loader: pass",
-        says="256 batches read and no step of an optimizer seen",
+        says="256 batches read and no step of an optimizer seen (a CUDA graph hides its steps, or "
+        "it first reads them all)",
     ),
     "has optimizers without a pace": Odd(
         source=STEPS
