@@ -170,7 +170,9 @@ def _check_sizes(
         if sizes and not others:
             is_smaller = expected not in sizes
             rank.smaller_steps = rank.smaller_steps + 1 if is_smaller else 0
-            if rank.smaller_steps > 1:
+            loaders = [f.loader for event in step for f in event.trained]
+            # Of an iterable data set each process has a last batch of its own.
+            if rank.smaller_steps > max(1, *(rank.loader_workers.get(n) or 1 for n in loaders)):
                 others = sizes
         if others:
             raise ScriptRefusedError(

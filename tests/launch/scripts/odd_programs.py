@@ -180,6 +180,12 @@ ODD = {
         + LOADER
         + "for _ in loader: pass\nfor _ in loader:\n    time.sleep(0.001)\n    optimizer.step()"
     ),
+    "has processes that each end their part of the data with a smaller batch": Odd(
+        source=STEPS
+        + LOADER.replace("[1] * 400", "[8] * 3 + [5] * 2")
+        + "loader.num_workers = 2\nwhile True:\n    for _ in loader:\n        time.sleep(0.001)\n"
+        + "        optimizer.step()"
+    ),
     "hides its steps": Odd(
         source=LOADER + "for _ in loader: pass",
         says="256 batches read and no step of an optimizer seen (a CUDA graph hides its steps, or "
