@@ -45,6 +45,8 @@ class Rank:
         self.patched: frozenset[str] = frozenset()
         """Patches that have changed something in it."""
         self.optimizers: dict[int, str] = {}
+        self.idle_optimizers = 0
+        """Others that there are when the first one steps."""
         self.loader_workers: dict[int, int | None] = {}
         """Of each data loader; ``None`` where they are not seen."""
         self._data: dict[int, int] = {}
@@ -54,6 +56,11 @@ class Rank:
         self.events: list[OptimizerEvent] = []
         self._unread = b""
         self._has_stepped = False
+
+    @property
+    def has_read(self) -> bool:
+        """Whether it has read batches for its steps: another rank may read them for it."""
+        return self._step_data is not None
 
     def permit(self, steps: int, boundary: int) -> None:
         """Let it make so many steps more.
@@ -98,6 +105,7 @@ class Rank:
     def _take(self, document: Mapping[str, Any]) -> None:
         for new in document["news"]:
             if "optimizer" in new:
+                self.idle_optimizers = self.idle_optimizers if self.optimizers else new["idle"]
                 self.optimizers[new["optimizer"]] = new["name"]
             else:
                 self.loader_workers[new["loader"]] = new["workers"]

@@ -15,7 +15,7 @@ from launch.scripts.environment import (
 )
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.rank_channel import Rank
-from launch.scripts.recognition import OptimizerEvent, RecognisedSteps, check_batch
+from launch.scripts.recognition import OptimizerEvent, RecognisedSteps, check_batch, recognise
 
 _MOST_REST = 0.05
 """Part of the time of a run, from its first step on, that may lie after its last step."""
@@ -33,6 +33,22 @@ class StepSeen:
 
     input_s: float | None = None
     """Part in which the slowest rank waited for its data loaders."""
+
+
+def recognise_steps(ranks: Sequence[Rank]) -> RecognisedSteps | None:
+    """Recognise a script's steps by those of its first rank; ``None``: more are needed.
+
+    Raises:
+        ScriptRefusedError: No step can be told.
+    """
+    first, readers = ranks[0], sum(rank.has_read for rank in ranks)
+    return recognise(
+        first.events,
+        first.optimizers,
+        ranks=len(ranks),
+        readers=readers,
+        idle=first.idle_optimizers,
+    )
 
 
 def take_steps(

@@ -19,6 +19,13 @@ MOST_SMALL_STEPS = 3
 """Steps in a row without a whole batch, at the end of an epoch: a library that reads a batch ahead
 reads the last, then none, and then two."""
 
+_IDLE_EVENTS = 12
+"""Steps of optimizers in which another one that there is may yet make its first: in a GAN the
+critic often steps five times before the generator does."""
+
+_MOST_NAMED = 3
+"""Optimizers that are told one by one: where each parameter has its own, they are many."""
+
 _MOST_LOSS_PART = 0.1
 """Part by which the first loss of a patched script may be off: its user may not set a seed."""
 
@@ -82,10 +89,16 @@ class RecognisedSteps:
     """``None`` where sizes differ or are not seen."""
 
     ranks: int
+    readers: int
+    """Ranks that read batches: one may read those of all."""
+
     samples_per_step: int | None
     """Over all ranks; ``None`` where no data loader was seen."""
 
     backwards_per_step: int = 1
+
+    loader_sizes: tuple[int, ...] = ()
+    """Sizes of the batches of each data loader, where a step reads several that differ in them."""
 
     @property
     def whole_samples(self) -> int | None:
@@ -93,19 +106,25 @@ class RecognisedSteps:
 
         The last batch of an epoch is often smaller.
         """
+        if self.loader_sizes:
+            return self.samples_per_step
         if self.batch_size is None or not self.batches_per_step:
             return None
-        return round(self.batch_size * self.batches_per_step * self.ranks)
+        return round(self.batch_size * self.batches_per_step * self.readers)
+
+    @property
+    def described_size(self) -> str:
+        """Its batches' sizes, in words."""
+        if self.loader_sizes:
+            return f"of {_join([*map(str, self.loader_sizes)])}"
+        return "of different sizes" if self.batch_size is None else f"of {self.batch_size}"
 
     def __str__(self) -> str:
         names = _join([self.optimizers[number] for number in dict.fromkeys(self.round)])
-        counts = Counter(self.round)
-        paces = ", ".join(
-            f"{count} of {self.optimizers[number]}" for number, count in counts.items()
-        )
-        first = f"optimizer {names}" if len(counts) == 1 else f"optimizers {names}"
-        if len(counts) > 1:
-            first += f": a step is {paces}"
+        is_one = len(set(self.round)) == 1
+        first = f"optimizer {names}" if is_one else f"optimizers {names}"
+        if not is_one:
+            first += f": a step is {_describe_paces(self.round, self.optimizers)}"
         ranks = f" on each of {self.ranks} ranks" if self.ranks > 1 else ""
         if not self.batches_per_step:
             passes = self.backwards_per_step
@@ -113,8 +132,9 @@ class RecognisedSteps:
             return f"{first}, 1 step{each}, batches not seen{ranks}"
         number = f"{self.batches_per_step:g}"
         batches = "batch" if number == "1" else f"{number} batches"
-        size = "of different sizes" if self.batch_size is None else f"of {self.batch_size}"
-        return f"{first}, 1 step per {batches} {size}{ranks}"
+        if self.readers < self.ranks:
+            ranks = f", read by {self.readers} of {self.ranks} ranks"
+        return f"{first}, 1 step per {batches} {self.described_size}{ranks}"
 
 
 def find_round(optimizers: Sequence[int]) -> tuple[int, ...] | None:
@@ -131,14 +151,28 @@ def find_round(optimizers: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def recognise(
-    events: Sequence[OptimizerEvent], names: Mapping[int, str], *, ranks: int
+    events: Sequence[OptimizerEvent],
+    names: Mapping[int, str],
+    *,
+    ranks: int,
+    readers: int | None = None,
+    idle: int = 0,
 ) -> RecognisedSteps | None:
     """Recognise the steps in the events of one rank; ``None`` where more events are needed.
+
+    Args:
+        events: Of the rank.
+        names: Of the classes of its optimizers.
+        ranks: That make steps.
+        readers: Those of them that read batches; ``None``: all.
+        idle: Optimizers that there were beside the first one when that made its first step.
 
     Raises:
         ScriptRefusedError: Optimizers step at such paces that no step can be told.
     """
     steps = [event.optimizer for event in events]
+    if len(events) < _IDLE_EVENTS and len(set(steps)) <= idle:
+        return None
     pattern = find_round(steps)
     listed = tuple(names.get(number, "Optimizer") for number in range(max(names, default=-1) + 1))
     if pattern is None:
@@ -150,10 +184,9 @@ def recognise(
         )
     boundary = _find_boundary(events, pattern)
     if boundary is None:
-        paces = Counter(pattern)
-        shown = ", ".join(f"{count} of {listed[number]}" for number, count in paces.items())
+        paces = _describe_paces(pattern, listed)
         raise ScriptRefusedError(
-            f"optimizers step at different paces, {shown} in a round: no step can be told: "
+            f"optimizers step at different paces, {paces} in a round: no step can be told: "
             "use --step-regex on a line that it prints"
         )
     ends = [at for at, event in enumerate(events) if event.optimizer == boundary]
@@ -164,15 +197,18 @@ def recognise(
         sizes[fetch.size] += fetch.count
     batches = median_low([sum(f.count for f in fetches) for fetches in fetched])
     samples = median_low([sum((f.size or 0) * f.count for f in fetches) for fetches in fetched])
+    readers, loader_sizes = readers or ranks, _find_loader_sizes(fetched)
     return RecognisedSteps(
         optimizers=listed,
         boundary=boundary,
         round=pattern,
         batches_per_step=batches,
-        batch_size=_common_size(sizes),
+        batch_size=None if loader_sizes else _common_size(sizes),
         ranks=ranks,
-        samples_per_step=samples * ranks if batches and None not in sizes else None,
+        readers=readers,
+        samples_per_step=samples * readers if batches and None not in sizes else None,
         backwards_per_step=median_low([sum(e.backwards for e in step) for step in whole]),
+        loader_sizes=loader_sizes,
     )
 
 
@@ -186,10 +222,10 @@ def check_batch(seen: RecognisedSteps, batch: int | None) -> None:
         return
     accumulated = max(1, round(seen.batches_per_step))
     allowed = {batch // parts for parts in (1, seen.ranks, accumulated, seen.ranks * accumulated)}
-    if seen.batch_size not in allowed:
-        found = "of different sizes" if seen.batch_size is None else f"of {seen.batch_size}"
+    if allowed.isdisjoint(seen.loader_sizes or (seen.batch_size,)):
         raise ScriptRefusedError(
-            f"batch={batch} and the script reads batches {found}: it does not follow {{batch}}"
+            f"batch={batch} and the script reads batches {seen.described_size}: it does not follow "
+            "{batch}"
         )
 
 
@@ -232,6 +268,18 @@ def check_losses(
             )
 
 
+def _find_loader_sizes(steps: Sequence[Sequence[Fetch]]) -> tuple[int, ...]:
+    """Find the size of each data loader's batches, where every step reads several that differ.
+
+    The small last batch of a loader that is made anew for each epoch is in one step alone.
+    """
+    first, *others = [sorted({(f.loader, f.size or 0) for f in fetches}) for fetches in steps]
+    sizes = tuple(size for _, size in first)
+    if any(other != first for other in others) or len({loader for loader, _ in first}) < len(first):
+        return ()
+    return sizes if len(set(sizes)) > 1 and 0 not in sizes else ()
+
+
 def _common_size(sizes: Counter[int | None]) -> int | None:
     """Find the size of whole batches: the last one of an epoch may be smaller."""
     if not sizes or None in sizes or len(sizes) > 2:
@@ -252,6 +300,17 @@ def _find_boundary(events: Sequence[OptimizerEvent], pattern: tuple[int, ...]) -
     return once[-1]
 
 
+def _describe_paces(pattern: Sequence[int], names: Sequence[str]) -> str:
+    """Say how often each optimizer steps in a round, and where they are many, how many do so."""
+    paces = [(count, names[number]) for number, count in Counter(pattern).items()]
+    if len(paces) <= _MOST_NAMED:
+        return ", ".join(f"{count} of {name}" for count, name in paces)
+    return ", ".join(
+        f"{count} of {name}" if many == 1 else f"{count} of each of {many} {name}"
+        for (count, name), many in Counter(paces).items()
+    )
+
+
 def _join(names: Sequence[str]) -> str:
-    *others, last = list(dict.fromkeys(names)) if len(set(names)) > 3 else list(names)
+    *others, last = list(dict.fromkeys(names)) if len(names) > _MOST_NAMED else list(names)
     return f"{', '.join(others)} and {last}" if others else last

@@ -29,9 +29,10 @@ from launch.scripts.rank_steps import (
     describe_hidden,
     find_other_training,
     find_work_after_steps,
+    recognise_steps,
     take_steps,
 )
-from launch.scripts.recognition import MOST_EVENTS, RecognisedSteps, recognise
+from launch.scripts.recognition import MOST_EVENTS, RecognisedSteps
 from launch.scripts.script_process import ScriptProcess
 from launch.scripts.shim import LOST_CONNECTION
 from launch.scripts.working_folder import open_working_folder
@@ -213,7 +214,7 @@ class RunningScript:
             self._permit(wanted - min(len(rank.events) for rank in ranks), _ANY, deadline)
             ranks = self._channel.ranks
             first = ranks[0]
-            seen = recognise(first.events, first.optimizers, ranks=len(ranks))
+            seen = recognise_steps(ranks)
             if seen is not None:
                 break
             wanted = min(2 * wanted, MOST_EVENTS)
@@ -257,7 +258,7 @@ class RunningScript:
     def _refuse_unseen(self) -> None:
         """Refuse a script that reads more batches than for a step, and whose steps do not show."""
         seen, count = self.recognised, self._unseen_batches
-        if count > (0 if seen is None else seen.batches_per_step * seen.ranks):
+        if count > (0 if seen is None else seen.batches_per_step * seen.readers):
             has_stepped = any(rank.optimizers for rank in self._channel.ranks)
             self._refuse(describe_hidden(count, has_stepped=has_stepped))
 

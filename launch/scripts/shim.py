@@ -63,6 +63,7 @@ class _WatchedProcess:
         self.lock = threading.RLock()
         self.first_pid = os.getpid()
         self.runs_on = bool(settings.get("runs_on"))  # launched: it is never to wait, nor to end
+        self.made: Any = _ById()  # optimizers: those of a parent are there after a fork, too
         self.begin()
 
     def begin(self) -> None:
@@ -106,7 +107,9 @@ class _WatchedProcess:
                 number = self.seen_optimizers  # not their number now: some may be gone
                 self.seen_optimizers += 1
                 self.optimizers.put(optimizer, number)
-                self.news.append({"optimizer": number, "name": type(optimizer).__name__})
+                idle = sum(at not in self.optimizers.numbers for at in list(self.made.numbers))
+                name = type(optimizer).__name__
+                self.news.append({"optimizer": number, "name": name, "idle": idle})
             self.untold = 0
             if self.socket is None:
                 self.connect()
@@ -599,6 +602,14 @@ def _watch_actions(settings: dict[str, Any]) -> dict[str, list[Any]]:
         hook: Any = step_hook
         hook._torchdynamo_disable = True  # or torch.compile would trace it
         module.register_optimizer_step_post_hook(hook)
+        make = module.Optimizer.__init__
+
+        @functools.wraps(make)
+        def make_and_note(self: Any, *args: Any, **kwargs: Any) -> None:
+            make(self, *args, **kwargs)
+            process.made.put(self, None)
+
+        module.Optimizer.__init__ = make_and_note
 
     def watch_loaders(module: Any) -> None:
         base, loader_class = module._BaseDataLoaderIter, module.DataLoader

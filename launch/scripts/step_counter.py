@@ -38,7 +38,8 @@ class CountedSteps:
     """Of the counted ones."""
 
     samples: int | None = None
-    """That one process reads for a step of whole batches; ``None`` where that is not seen."""
+    """That a process reads for a step of whole batches, or another one for it; ``None`` where that
+    is not seen."""
 
     ranks: int = 1
     """That make them on this machine."""
@@ -95,7 +96,10 @@ class _Tally:
         """Recognise the steps by as few events as a trial does, also where many came at once."""
         count = LEAST_ROUNDS
         while count <= len(self.early):
-            if (seen := recognise(self.early[:count], rank.optimizers, ranks=1)) is not None:
+            seen = recognise(
+                self.early[:count], rank.optimizers, ranks=1, idle=rank.idle_optimizers
+            )
+            if seen is not None:
                 return seen
             count *= 2
         return None
@@ -184,14 +188,17 @@ class StepCounter:
             return None
         if len(ranks) != (processes or max(rank.world for rank in ranks)):
             return None
-        first = self._tallies[ranks[0]]
+        first, readers = self._tallies[ranks[0]], sum(rank.has_read for rank in ranks)
         if not first.counted:
             return None
+        samples = first.samples
+        if samples is not None and readers < len(ranks):  # the first rank reads those of all
+            samples = samples * readers // max(rank.world for rank in ranks)
         return CountedSteps(
             made=first.made,
             counted=first.counted,
             time_s=first.time_s,
-            samples=first.samples,
+            samples=samples,
             ranks=len(ranks),
             whole_share=first.whole_share,
         )

@@ -8,7 +8,8 @@ _OPTIMIZER = """
 hooks = []
 def register_optimizer_step_post_hook(hook):
     hooks.append(hook)
-class SGD:
+class Optimizer: pass
+class SGD(Optimizer):
     def step(self):
         for hook in hooks: hook(self, (), {})
 """

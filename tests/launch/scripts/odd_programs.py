@@ -186,6 +186,11 @@ ODD = {
         + "loader.num_workers = 2\nwhile True:\n    for _ in loader:\n        time.sleep(0.001)\n"
         + "        optimizer.step()"
     ),
+    "has a critic that steps five times as often": Odd(
+        source=STEPS
+        + "generator = SGD()\nwhile True:\n    for _ in range(5):\n        time.sleep(0.001)\n"
+        + "        optimizer.step()\n    generator.step()"
+    ),
     "hides its steps": Odd(
         source=LOADER + "for _ in loader: pass",
         says="256 batches read and no step of an optimizer seen (a CUDA graph hides its steps, or "

@@ -68,6 +68,60 @@ def test_critic_that_steps_more_often_is_a_part_of_the_step():
     assert found.samples_per_step == 96
 
 
+def test_parameters_with_an_optimizer_each_are_told_in_few_words():
+    """As where each steps in the backward pass: the line named every one of them, twice."""
+    each = [OptimizerEvent(optimizer=number, time_s=1.0) for number in range(60)]
+    names = {number: "SGD" if number else "Adam" for number in range(60)}
+    found = recognise(each * 3, names, ranks=1)
+    assert str(found) == (
+        "optimizers Adam and SGD: a step is 1 of Adam, 1 of each of 59 SGD, 1 step, "
+        "batches not seen"
+    )
+
+
+def read_of_two(first: int, second: int) -> list[OptimizerEvent]:
+    """Three steps, each of a batch of two data loaders."""
+    fetches = tuple(Fetch(loader=at, size=size, count=1) for at, size in enumerate((first, second)))
+    return [OptimizerEvent(optimizer=0, time_s=1.0, fetches=fetches)] * 3
+
+
+def test_data_loaders_may_have_batches_of_their_own_sizes():
+    """The story: with few labels and many pictures without, a script was said not to follow 64, and
+    a step to have twice the larger batch."""
+    found = recognise(read_of_two(64, 448), {0: "SGD"}, ranks=1)
+    assert found is not None
+    assert str(found) == "optimizer SGD, 1 step per 2 batches of 64 and 448"
+    assert (found.whole_samples, found.samples_per_step) == (512, 512)
+    check_batch(found, 64)
+    with pytest.raises(ScriptRefusedError, match="reads batches of 64 and 448: it does not follow"):
+        check_batch(found, 96)
+
+
+def test_small_last_batch_of_an_epoch_is_not_that_of_another_data_loader():
+    whole = OptimizerEvent(optimizer=0, time_s=1.0, fetches=(Fetch(loader=1, size=32, count=2),))
+    found = recognise([*read_of_two(5, 32)[1:], whole], {0: "SGD"}, ranks=1)
+    assert found is not None
+    assert (found.batch_size, found.whole_samples) == (32, 64)
+
+
+def test_batches_that_one_rank_reads_for_all_count_once():
+    """As Accelerate reads an iterable data set: with two ranks a step had twice its samples."""
+    found = recognise(events("..a..a..a"), {0: "SGD"}, ranks=2, readers=1)
+    assert found is not None
+    assert str(found) == "optimizer SGD, 1 step per 2 batches of 32, read by 1 of 2 ranks"
+    assert (found.whole_samples, found.samples_per_step) == (64, 64)
+
+
+def test_optimizer_that_has_not_stepped_yet_is_waited_for_up_to_a_number_of_steps():
+    """A critic was taken for the whole training, and its generator for another one."""
+    assert recognise(events("." + "a" * 6), {0: "SGD"}, ranks=1, idle=1) is None
+    assert recognise(events(".aaaaab" * 2), {0: "SGD", 1: "SGD"}, ranks=1, idle=1) is None
+    found = recognise(events(".aaaaab" * 3), {0: "SGD", 1: "SGD"}, ranks=1, idle=1)
+    assert found is not None
+    assert found.boundary == 1
+    assert recognise(events(".a" * 12), {0: "SGD"}, ranks=1, idle=1) is not None
+
+
 def test_more_steps_are_needed_until_a_pattern_shows():
     assert recognise(events(".a.a"), {0: "SGD"}, ranks=1) is None
     assert recognise(events(".aaab.a"), {0: "SGD", 1: "Adam"}, ranks=1) is None

@@ -21,7 +21,7 @@ from torch.utils.data.dataloader import DataLoader
 kind, batch, workers, processes = sys.argv[1], *map(int, sys.argv[2:])
 if kind == "apart":
     os.fork()
-optimizers, data = [SGD(), SGD()], range(4096)
+optimizers, data = [SGD()] + [SGD()] * (kind == "paces"), range(4096)
 
 def train(batch, paces=(1, 0)):
     loader = DataLoader([batch] * (len(data) // batch))

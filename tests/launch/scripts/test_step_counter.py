@@ -71,6 +71,24 @@ def test_samples_may_be_the_second_dimension_of_a_batch(folder, shapes, samples,
     assert counted.whole_share == pytest.approx((31 * samples + last) / (32 * samples))
 
 
+def test_batches_that_the_first_rank_reads_for_all_count_once(folder):
+    """As Accelerate reads an iterable data set: on two ranks a launch had twice its rate."""
+    place = "os.environ.update(RANK='{}', WORLD_SIZE='2')\n"
+    loader = "from torch.utils.data.dataloader import DataLoader\n"
+    loop = "for number, _ in enumerate({}):\n    number % 2 and optimizer.step()\n"
+    (folder / "first.py").write_text(
+        HEAD + place.format(0) + loader + loop.format("DataLoader([32] * 80)")
+    )
+    (folder / "second.py").write_text(HEAD + place.format(1) + loop.format("range(80)"))
+    with StepCounter() as counter:
+        codes = [run_watched(counter, folder, name) for name in ("first.py", "second.py")]
+    counted = counter.result()
+    assert codes == [0, 0]
+    assert counted is not None
+    assert (counted.made, counted.samples, counted.ranks) == (40, 32, 2)
+    assert counted.whole_share == pytest.approx(1.0)
+
+
 def test_script_that_has_no_file_left_runs_on(folder):
     """The story: the socket could not be made, and that ended the training."""
     few = "import resource, socket, sys\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))\n"

@@ -32,6 +32,13 @@ from torch.utils.data.dataloader import DataLoader
 
 batch = int(sys.argv[1]) // (int(os.environ["WORLD_SIZE"]) if sys.argv[2] == "split" else 1)
 optimizer = SGD()
+if sys.argv[2] == "first":  # Accelerate reads an iterable data set so
+    batches = iter(DataLoader([batch] * 1_000_000))
+    while True:
+        if os.environ["RANK"] == "0":
+            for _ in range(2 * int(os.environ["WORLD_SIZE"])):
+                next(batches)
+        optimizer.step()
 for number, _ in enumerate(DataLoader([batch] * 1_000_000)):
     if number % 2:  # two batches are accumulated
         optimizer.step()
@@ -39,7 +46,12 @@ for number, _ in enumerate(DataLoader([batch] * 1_000_000)):
 
 
 @pytest.mark.parametrize(
-    ("kind", "of_one", "of_two"), [("each", 2 * 32, 2 * 2 * 32), ("split", 2 * 32, 2 * 32)]
+    ("kind", "of_one", "of_two"),
+    [
+        ("each", 2 * 32, 2 * 2 * 32),
+        ("split", 2 * 32, 2 * 32),
+        ("first", 2 * 32, 2 * 2 * 32),
+    ],
 )
 def test_samples_of_a_step_are_those_that_its_ranks_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, of_one: int, of_two: int
