@@ -134,7 +134,9 @@ def tensor_bytes(tensor: Tensor) -> Tensor:
     """Give the bytes of a tensor in the order of its indices, on the CPU; copied where need be."""
     values = tensor.detach().cpu().resolve_conj().resolve_neg()
     flat = values.contiguous().view(-1)
-    if flat.stride(0) != 1:  # a single one of many: torch calls it contiguous, and has no bytes of it
+    if (
+        flat.stride(0) != 1
+    ):  # torch calls a single element of many contiguous, and has no bytes of it
         flat = flat.clone(memory_format=torch.contiguous_format)
     return flat.view(torch.uint8)
 
