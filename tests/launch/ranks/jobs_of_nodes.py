@@ -54,9 +54,10 @@ class Spec:
 
 
 _PAIRS: dict[str, Spec] = {}
+_LONG_PAIRS: dict[str, Spec] = {}
 
 
-def want_pairs(of: str, specs: Mapping[str, Spec]) -> None:
+def want_pairs(of: str, specs: Mapping[str, Spec], *, are_long: bool = False) -> None:
     """Let jobs of two nodes be trained in the one mpirun that files of tests share.
 
     Each start of it loads torch twice. Files that pytest does not run want nothing.
@@ -64,14 +65,22 @@ def want_pairs(of: str, specs: Mapping[str, Spec]) -> None:
     Args:
         of: Name of the file.
         specs: Of its jobs, by name.
+        are_long: Whether long tests alone ask for them, which share an mpirun of their own.
     """
-    _PAIRS.update({f"{of} {name}": spec for name, spec in specs.items()})
+    pairs = _LONG_PAIRS if are_long else _PAIRS
+    pairs.update({f"{of} {name}": spec for name, spec in specs.items()})
 
 
 def pairs_trained_when_asked(folder: Path) -> Callable[[str, str], Trained]:
     """Give what gives the outcome of such a job by the names of its file and of itself."""
     train = trained_when_asked(_PAIRS, folder)
-    return lambda of, name: train(f"{of} {name}")
+    train_long = trained_when_asked(_LONG_PAIRS, folder / "long")
+
+    def find(of: str, name: str) -> Trained:
+        wanted = f"{of} {name}"
+        return train_long(wanted) if wanted in _LONG_PAIRS else train(wanted)
+
+    return find
 
 
 @dataclass(frozen=True)

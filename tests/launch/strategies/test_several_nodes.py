@@ -71,7 +71,10 @@ LONG = {name for name, spec in SPECS.items() if len(spec.plans) > 2}
 LONG |= {"a pair is slow", "a pipeline is slow", "grids", "rounded and clipped"}
 LONG |= {"Tied", "Scheduled", "Sparse", "ClassWeights", "ClippedLabels"}
 LONG |= {"IgnoredLabels of grids", "GlobalNorm of threads and stages"}
-want_pairs("several nodes", {name: spec for name, spec in SPECS.items() if name not in LONG})
+OF_PAIRS = {name: spec for name, spec in SPECS.items() if len(spec.plans) == 2}
+for are_long in (False, True):
+    chosen = {name: spec for name, spec in OF_PAIRS.items() if (name in LONG) is are_long}
+    want_pairs("several nodes", chosen, are_long=are_long)
 
 
 def names(chosen: Iterable[str]) -> pytest.MarkDecorator:
@@ -86,12 +89,11 @@ def trained(
 
     @cache
     def train_of(nodes: int) -> dict[str, Trained]:
-        wanted = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
-        specs = {name: spec for name, spec in wanted.items() if name in LONG}
+        specs = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
         return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"))
 
     def find(name: str) -> Trained:
-        if name not in LONG:
+        if name in OF_PAIRS:
             return trained_pair("several nodes", name)
         return train_of(len(SPECS[name].plans))[name]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import noise_cases
 import pytest
 import torch
 from conftest import SEED, Training, long
-from jobs_of_nodes import Spec, trained_when_asked, want_pairs
+from jobs_of_nodes import Spec, want_pairs
 
 from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
 from launch.plan import Plan
@@ -150,13 +150,13 @@ LONG = {
         file=FILE,
     )
 }
+want_pairs("noise", LONG, are_long=True)
 
 
-@pytest.fixture(scope="module")
-def on_two_nodes(tmp_path_factory, trained_pair):
+@pytest.fixture
+def on_two_nodes(trained_pair):
     """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
-    train = trained_when_asked(LONG, tmp_path_factory.mktemp("noise"))
-    return lambda name: train(name) if name in LONG else trained_pair("noise", name)
+    return partial(trained_pair, "noise")
 
 
 @pytest.mark.parametrize("name", ["unequal", long("threads")])

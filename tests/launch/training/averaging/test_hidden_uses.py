@@ -10,7 +10,7 @@ from pathlib import Path
 import hidden_cases
 import pytest
 import torch
-from jobs_of_nodes import Spec, Trained, trained_when_asked
+from jobs_of_nodes import Spec, Trained, want_pairs
 from one_process import TOLERANCE, largest_error, trained_alone
 from tiny import hidden_layers, kept_memory
 from torch import nn
@@ -42,12 +42,13 @@ HIDDEN = {name: slow(name, [PAIR, ALONE]) for name in IS_LATE} | {
         [replace(plan, memory_format="channels_last") for plan in (PAIR, ALONE)],
     ),
 }
+want_pairs("hidden", HIDDEN, are_long=True)
 
 
-@pytest.fixture(scope="module")
-def trained_hidden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+@pytest.fixture
+def trained_hidden(trained_pair: Callable[[str, str], Trained]) -> Callable[[str], Trained]:
     """Give the outcome of a job by its name."""
-    return trained_when_asked(HIDDEN, tmp_path_factory.mktemp("hidden"))
+    return partial(trained_pair, "hidden")
 
 
 @pytest.mark.long
