@@ -321,6 +321,13 @@ def probed_database(tuned_folder: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
+def probed(ddlplan: CommandLine, probed_database: Path) -> CommandLine:
+    """The command in a folder whose database knows this machine, and nothing else."""
+    shutil.copy(probed_database, ddlplan.folder / "planner.db")
+    return ddlplan
+
+
+@pytest.fixture
 def tuned(ddlplan: CommandLine, tuned_folder: Path) -> CommandLine:
     """The command in a folder whose database holds one plan, of the steady use case."""
     shutil.copy(tuned_folder / "planner.db", ddlplan.folder / "planner.db")

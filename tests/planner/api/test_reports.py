@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +97,10 @@ def no_cancellation():
 
 @pytest.mark.long
 @pytest.mark.usefixtures("shared_servers")
-def test_strategies_are_tried_and_trained_with_and_only_the_best_plan_is_kept(measure):
+def test_strategies_are_tried_and_trained_with_and_only_the_best_plan_is_kept(
+    measure, probed_database, tmp_path
+):
+    shutil.copy(probed_database, tmp_path / "planner.db")
     paper = OneStrategy()
     done, said = measure(paper, make_cancellation=no_cancellation)
     assert done.reasons == {}

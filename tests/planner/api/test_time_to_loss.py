@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,7 +40,10 @@ def request_(tmp_path, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("shared_servers")
-def test_plan_has_its_objective_and_trains_with_its_learning_rate(request_):
+def test_plan_has_its_objective_and_trains_with_its_learning_rate(
+    request_, probed_database, tmp_path
+):
+    shutil.copy(probed_database, tmp_path / "planner.db")
     found = tune(request_).plan
     assert found.objective.name == "time-to-loss"
     assert found.objective.noise_low < found.objective.noise_scale < found.objective.noise_high

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -24,13 +23,6 @@ def count_trials(command):
 
 def tune(command, case, *arguments):
     return command.start("tune", "--use-case", case, "--budget", "5m", *arguments)
-
-
-@pytest.fixture
-def probed(ddlplan, probed_database):
-    """The command where this machine is known: no test waits for the probe."""
-    shutil.copy(probed_database, ddlplan.folder / "planner.db")
-    return ddlplan
 
 
 def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):

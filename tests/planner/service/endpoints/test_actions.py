@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -345,7 +346,10 @@ def stable_paths(server: Serving) -> list[str]:
 
 
 @pytest.mark.long
-def test_a_use_case_is_tuned_trained_cancelled_and_resumed_over_http(tmp_path, own_locks):
+def test_a_use_case_is_tuned_trained_cancelled_and_resumed_over_http(
+    tmp_path, own_locks, probed_database
+):
+    shutil.copy(probed_database, tmp_path / "planner.db")
     as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     with serving(tmp_path, "--allow-actions", "--use-case", STEADY, *as_root) as started:
 
