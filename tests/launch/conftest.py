@@ -198,6 +198,14 @@ def trained_pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str
     return pairs_trained_when_asked(tmp_path_factory.mktemp("pairs"))
 
 
+@pytest.fixture(scope="session")
+def trained_apart(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Any]:
+    """Give the outcome of the jobs of as many nodes whose ranks have folders of their own."""
+    from jobs_of_nodes import apart_trained_when_asked  # which needs what is above
+
+    return apart_trained_when_asked(tmp_path_factory.mktemp("apart"))
+
+
 @pytest.fixture
 def training_on(server: ForkServer, tmp_path: Path) -> Callable[[Hardware], Training]:
     return lambda node: Training(server, node, tmp_path)

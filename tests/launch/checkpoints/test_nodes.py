@@ -2,92 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import tiny_cases
 import torch
-from conftest import SEED, TINY
+from jobs_of_nodes import Spec, TrainedApart, want_apart
 from node_plans import ALONE, PIPELINE, TURNED
 from one_process import largest_error, trained_alone
-from ranks_here import run_ranks
-from safetensors.torch import load_file
 
 from launch.checkpoints.folder import find_latest
-from launch.job import CheckpointConfig, Job, NodeJob
-from launch.workload import Workload
-from probes import codec
+from launch.job import CheckpointConfig
 
-RANK = Path(__file__).parents[1] / "ranks/rank_apart.py"
 PLANS = [replace(ALONE, node_batch=2), TURNED]
 OTHERS = [replace(PIPELINE, node_batch=5), replace(ALONE, node_batch=3)]
 THREE = [replace(ALONE, node_batch=2), ALONE, ALONE]
-MIDDLE = "kept/step-00000020"
-"""After one epoch of 160 samples, eight a step, by its path on the first node alone."""
+CASES = ("AdamW", "Random")
+MIDDLE = "step-00000020"
+"""After one epoch of 160 samples, eight a step."""
 
-KEEPS, RESUMES = (
-    CheckpointConfig(folder="kept"),
-    CheckpointConfig(resume_from=MIDDLE, done_epochs=1),
+
+def keeping(name: str) -> dict[str, CheckpointConfig]:
+    """Keep checkpoints in a folder that is on the first node alone."""
+    return {"checkpoint": CheckpointConfig(folder=f"kept-{name}")}
+
+
+def resuming(name: str) -> dict[str, CheckpointConfig]:
+    config = CheckpointConfig(resume_from=f"kept-{name}/{MIDDLE}", done_epochs=1)
+    return {"checkpoint": config}
+
+
+for case in CASES:
+    want_apart(
+        {
+            f"{case} whole": Spec(case, PLANS, 2),
+            f"{case} first": Spec(case, PLANS, 1, keeping(case)),
+            f"{case} second": Spec(case, PLANS, 2, resuming(case)),
+            f"{case} other": Spec(case, OTHERS, 2, resuming(case)),
+            f"{case} done": Spec(case, PLANS, 1, resuming(case)),
+        }
+    )
+want_apart(
+    {
+        "three first": Spec("Sgd", THREE, 1, keeping("three")),
+        "three second": Spec("Sgd", THREE, 2, resuming("three")),
+    }
 )
 
 
-def job_of(
-    name: str, case: str, plans, *, epochs: int, checkpoint: CheckpointConfig, folder: Path
-) -> Path:
-    nodes = [NodeJob(host=f"node{i}", plan=plan) for i, plan in enumerate(plans)]
-    job = Job(
-        workload=Workload(use_case=f"{TINY}:{case}", seed=SEED),
-        nodes=tuple(nodes),
-        run_directory=str(folder / name),
-        epochs=epochs,
-        checkpoint=checkpoint,
-    )
-    (folder / name).mkdir()
-    file = folder / name / "job.json"
-    file.write_bytes(codec.encode(job))
-    return file
-
-
-def run(folder: Path, jobs: list[Path], *, nodes: int = 2) -> None:
-    ended = run_ranks(nodes, [str(RANK), str(folder), *map(str, jobs)], timeout_s=560)
-    assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr}"
-
-
-@pytest.mark.parametrize("case", ["AdamW", "Random"])
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.long
-def test_nodes_go_on_together_and_with_other_plans(case, tmp_path):
-    settings = {"folder": tmp_path}
-    jobs = [
-        job_of("whole", case, PLANS, epochs=2, checkpoint=CheckpointConfig(), **settings),
-        job_of("first", case, PLANS, epochs=1, checkpoint=KEEPS, **settings),
-        job_of("second", case, PLANS, epochs=2, checkpoint=RESUMES, **settings),
-        job_of("other", case, OTHERS, epochs=2, checkpoint=RESUMES, **settings),
-        job_of("done", case, PLANS, epochs=1, checkpoint=RESUMES, **settings),
-    ]
-    run(tmp_path, jobs)
+def test_nodes_go_on_together_and_with_other_plans(
+    case: str, trained_apart: Callable[[int], TrainedApart]
+):
+    trained = trained_apart(2)
     names = ("whole", "second", "first", "done", "other")
-    whole, second, first, done, other = (
-        load_file(tmp_path / name / "weights.safetensors") for name in names
-    )
+    whole, second, first, done, other = (trained.jobs[f"{case} {name}"].weights for name in names)
     assert all(torch.equal(second[key], whole[key]) for key in whole)
     assert all(torch.equal(done[key], first[key]) for key in first)
-    assert find_latest(tmp_path / "rank0" / "kept").path.name == Path(MIDDLE).name
-    assert not (tmp_path / "rank1" / "kept").exists()
-    assert not list(tmp_path.glob("*/*resumed"))
+    assert find_latest(trained.folder / "rank0" / f"kept-{case}").path.name == MIDDLE
+    assert not (trained.folder / "rank1" / f"kept-{case}").exists()
+    assert not list(trained.folder.glob("*/*resumed"))
     if case == "AdamW":  # the other case draws other numbers on other workers
         alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
         assert largest_error(other, alone) < 1e-4
 
 
 @pytest.mark.long
-def test_nodes_that_share_the_folder_of_the_run_each_have_a_copy_of_their_own(tmp_path):
+def test_nodes_that_share_the_folder_of_the_run_each_have_a_copy_of_their_own(
+    trained_apart: Callable[[int], TrainedApart],
+):
     """The story: two nodes put their copies into one folder, and removed each other's."""
-    jobs = [
-        job_of("first", "Sgd", THREE, epochs=1, checkpoint=KEEPS, folder=tmp_path),
-        job_of("second", "Sgd", THREE, epochs=2, checkpoint=RESUMES, folder=tmp_path),
-    ]
-    run(tmp_path, jobs, nodes=3)
+    trained = trained_apart(3)
     alone = trained_alone(tiny_cases.Sgd(), node_batch=8, epochs=2)
-    assert largest_error(load_file(tmp_path / "second" / "weights.safetensors"), alone) < 1e-4
-    assert not list(tmp_path.glob("*/*resumed"))
+    assert largest_error(trained.jobs["three second"].weights, alone) < 1e-4
+    assert not list(trained.folder.glob("*/*resumed"))

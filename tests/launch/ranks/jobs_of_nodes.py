@@ -21,6 +21,7 @@ from launch.workload import Workload
 from probes import codec
 
 _RANK = Path(__file__).with_name("rank_of_four.py")
+_RANK_APART = Path(__file__).with_name("rank_apart.py")
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,19 @@ class Spec:
     file: Path = TINY
     has_slow_sums: bool = False
     """Whether sums come late, as over a slow network."""
+    is_punctual: bool = False
+    """Whether a rank in a folder of its own writes a checkpoint after every tenth step."""
 
     @property
     def global_batch(self) -> int:
         return sum(plan.node_batch for plan in self.plans)
+
+    @property
+    def job_file(self) -> str:
+        """Name by which a rank knows what is special."""
+        if self.has_slow_sums:
+            return "slow-job.json"
+        return "punctual-job.json" if self.is_punctual else "job.json"
 
     def job(self, directory: Path) -> Job:
         return Job(
@@ -94,24 +104,62 @@ class Trained:
         return [report for report in self.reports if isinstance(report, kind)]
 
 
-def train_all(specs: Mapping[str, Spec], folder: Path) -> dict[str, Trained]:
+@dataclass(frozen=True)
+class TrainedApart:
+    """What jobs left whose ranks see nothing of each other's folders."""
+
+    folder: Path
+    """With that of each rank: `rank0`, `rank1`."""
+
+    jobs: Mapping[str, Trained]
+
+
+_APART: dict[int, dict[str, Spec]] = {}
+
+
+def want_apart(specs: Mapping[str, Spec]) -> None:
+    """Let jobs be trained by ranks in folders of their own, those of as many nodes in one mpirun.
+
+    They run in this order. Each name is that of one job in all files of tests.
+    """
+    for name, spec in specs.items():
+        jobs = _APART.setdefault(len(spec.plans), {})
+        assert jobs.setdefault(name, spec) == spec
+
+
+def apart_trained_when_asked(folder: Path) -> Callable[[int], TrainedApart]:
+    """Give what gives the outcome of all such jobs of as many nodes."""
+
+    @cache
+    def train(nodes: int) -> TrainedApart:
+        own = folder / f"{nodes}-nodes"
+        return TrainedApart(own, train_all(_APART[nodes], own, are_apart=True))
+
+    return train
+
+
+def train_all(
+    specs: Mapping[str, Spec], folder: Path, *, are_apart: bool = False
+) -> dict[str, Trained]:
     """Run jobs of equally many nodes.
 
     Args:
         specs: Of the jobs, by name.
         folder: Takes what they leave.
+        are_apart: Whether each rank works in a folder of its own in it.
     """
     folders = {name: folder / name.replace(" ", "-") for name in specs}
     files = []
     for name, own in folders.items():
         own.mkdir(parents=True)
-        files.append(own / ("slow-job.json" if specs[name].has_slow_sums else "job.json"))
+        files.append(own / specs[name].job_file)
         files[-1].write_bytes(codec.encode(specs[name].job(own)))
     nodes = len(next(iter(specs.values())).plans)
-    ended = run_ranks(nodes, [str(_RANK), *map(str, files)], timeout_s=560)
+    rank = [str(_RANK_APART), str(folder)] if are_apart else [str(_RANK)]
+    ended = run_ranks(nodes, [*rank, *map(str, files)], timeout_s=560)
     said = {name: _reports(own) for name, own in folders.items()}
     failed = [report for of in said.values() for report in of if isinstance(report, JobFailed)]
-    assert ended.returncode == 0, f"{failed}\n{ended.stderr}"
+    assert ended.returncode == 0, f"{failed}\n{ended.stdout[-3000:]}\n{ended.stderr}"
     return {
         name: Trained(load_file(own / "weights.safetensors"), said[name])
         for name, own in folders.items()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import tiny_cases
 import torch
 from conftest import SEED, long
-from jobs_of_nodes import Spec, Trained, train_all, want_pairs
+from jobs_of_nodes import Spec, Trained, TrainedApart, want_apart, want_pairs
 from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
 from one_process import TOLERANCE, largest_error, trained_alone
 
@@ -71,31 +70,28 @@ LONG = {name for name, spec in SPECS.items() if len(spec.plans) > 2}
 LONG |= {"a pair is slow", "a pipeline is slow", "grids", "rounded and clipped"}
 LONG |= {"Tied", "Scheduled", "Sparse", "ClassWeights", "ClippedLabels"}
 LONG |= {"IgnoredLabels of grids", "GlobalNorm of threads and stages"}
-OF_PAIRS = {name: spec for name, spec in SPECS.items() if len(spec.plans) == 2}
+OF_TWO = {name: spec for name, spec in SPECS.items() if len(spec.plans) == 2}
 for are_long in (False, True):
-    chosen = {name: spec for name, spec in OF_PAIRS.items() if (name in LONG) is are_long}
-    want_pairs("several nodes", chosen, are_long=are_long)
+    wanted = {name: spec for name, spec in OF_TWO.items() if (name in LONG) is are_long}
+    want_pairs("several nodes", wanted, are_long=are_long)
+# Beside those of tests/launch/checkpoints: each start loads torch once for every node.
+want_apart({f"{name} nodes": spec for name, spec in SPECS.items() if name not in OF_TWO})
 
 
 def names(chosen: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", [long(one) if one in LONG else one for one in chosen])
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def trained(
-    tmp_path_factory: pytest.TempPathFactory, trained_pair: Callable[[str, str], Trained]
+    trained_pair: Callable[[str, str], Trained], trained_apart: Callable[[int], TrainedApart]
 ) -> Callable[[str], Trained]:
     """Give a job's outcome. All jobs of as many nodes run one after the other."""
 
-    @cache
-    def train_of(nodes: int) -> dict[str, Trained]:
-        specs = {name: spec for name, spec in SPECS.items() if len(spec.plans) == nodes}
-        return train_all(specs, tmp_path_factory.mktemp(f"{nodes}-nodes"))
-
     def find(name: str) -> Trained:
-        if name in OF_PAIRS:
+        if name in OF_TWO:
             return trained_pair("several nodes", name)
-        return train_of(len(SPECS[name].plans))[name]
+        return trained_apart(len(SPECS[name].plans)).jobs[f"{name} nodes"]
 
     return find
 
