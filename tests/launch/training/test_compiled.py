@@ -27,33 +27,26 @@ TWO = {"processes": 2, "replicas": 2}
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "plan",
+    ("plan", "epochs"),
     [
-        Plan(strategy="sequential", node_batch=8, micro_batches=2, compile=True),
-        Plan(strategy="processes", node_batch=8, compile=True, **TWO),
-        Plan(strategy="gpu_data", node_batch=8, compile=True, **TWO),
+        (Plan(strategy="sequential", node_batch=8, micro_batches=2, compile=True), 2),
+        (Plan(strategy="processes", node_batch=8, compile=True, **TWO), 1),
+        (Plan(strategy="gpu_data", node_batch=8, compile=True, **TWO), 1),
     ],
-    ids=lambda plan: plan.strategy,
+    ids=["sequential", "processes", "gpu_data"],
 )
 @pytest.mark.long
-def test_weights_equal_those_of_one_process(plan, training):
-    alone = trained_alone(tiny_cases.Uneven(), plan.node_batch)
-    weights = training.run(plan, "Uneven")
+def test_weights_equal_those_of_one_process_and_rests_of_epochs_are_not_compiled(
+    plan, epochs, training
+):
+    """The story: each last batch of another size cost as much time as the compiler takes."""
+    alone = trained_alone(tiny_cases.Uneven(), plan.node_batch, epochs)
+    weights = training.run(plan, "Uneven", epochs=epochs)
     assert largest_error(weights, alone) < 1e-4
     (compiled,) = training.reports(Compiled)
-    first, second, _ = training.reports(StepDone)
-    assert compiled.time_s == pytest.approx(first.time_s - second.time_s)
-
-
-@needs_compiler
-@pytest.mark.long
-def test_rest_of_an_epoch_is_not_compiled(training):
-    """The story: each last batch of another size cost as much time as the compiler takes."""
-    plan = Plan(strategy="sequential", node_batch=8, compile=True)
-    training.run(plan, "Uneven", epochs=2)
     steps = training.reports(StepDone)
-    assert [step.samples for step in steps] == [8, 8, 1] * 2
-    (compiled,) = training.reports(Compiled)
+    assert [step.samples for step in steps] == [8, 8, 1] * epochs
+    assert compiled.time_s == pytest.approx(steps[0].time_s - steps[1].time_s)
     assert max(step.time_s for step in steps[1:]) < compiled.time_s
 
 
