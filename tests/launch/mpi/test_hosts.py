@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +156,19 @@ def test_job_whose_starter_is_killed_leaves_no_process_on_any_host(testbed):
     with job_on(bed, "hello_rank", "wait") as job:
         wait_for(job, *BOTH)
         job._process.kill()
+    assert bed.left_over() == set()
+
+
+def test_mpirun_that_is_stopped_is_seen_and_leaves_no_process_on_any_host(testbed):
+    """How a training says so, tests/planner/jobs/test_training.py has."""
+    bed = testbed(2)
+    with job_on(bed, "hello_rank", "wait") as job:
+        wait_for(job, *BOTH)
+        mpirun = job._process.pid
+        assert b"prterun" in Path(f"/proc/{mpirun}/cmdline").read_bytes()
+        os.kill(mpirun, signal.SIGSTOP)
+        while not job.is_stopped:  # it has to be scheduled before it stands still
+            time.sleep(0.01)
     assert bed.left_over() == set()
 
 

@@ -30,20 +30,16 @@ def script(node: Hardware, *words: str, steps: int = STEPS) -> RunningScript:
 SPREAD = "optimizer SGD, 1 step per batch of 32 on each of 2 ranks"
 KINDS = {
     "plain.py": ("optimizer SGD, 1 step per batch of 32", 32),
-    "accumulation.py": ("optimizer AdamW, 1 step per 2 batches of 32", 64),
     "amp.py": ("optimizer SGD, 1 step per batch of 32", 32),
-    "gan.py": (
-        "optimizers Adam and SGD: a step is 1 of Adam, 1 of SGD, 1 step per batch of 32",
-        32,
-    ),
     "spawn.py": (SPREAD, 64),
     "with_accelerate.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "with_lightning.py": ("optimizer SGD, 1 step per batch of 32", 32),
     "with_transformers.py": ("optimizer AdamW, 1 step per batch of 8", 8),
 }
 QUICK = "plain.py"
-"""test_recognition.py has accumulation and rounds of several optimizers, test_patches.py mixed
-precision, and the next test two ranks; libraries take twice as long to load as torch."""
+"""test_patches.py has mixed precision, and the next test two ranks; libraries take twice as long to
+load as torch. Accumulation is in test_recognition.py, and with ranks that run in test_ranks.py of
+tests/planner/scripts; rounds of several optimizers are there too, and in the last test."""
 
 
 @pytest.mark.parametrize("file", [name if name == QUICK else long(name) for name in KINDS])

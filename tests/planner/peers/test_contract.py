@@ -175,11 +175,14 @@ QUICKEST = ("plain", "OwnStep")
 FIRST_WITH_SCRIPT = {load_peer(name).script: name for name in reversed(peer_names())}
 """What a script makes of a use case is the same whoever starts it: its other peers train one."""
 
+COMPARED = {"plain", "ddp"}
+"""On the first of the two use cases, by the test of the command."""
+
 TRAININGS = [
     pytest.param(name, case, marks=() if (name, case) == QUICKEST else pytest.mark.long)
     for name in peer_names()
     for case in ("Steady", "OwnStep")
-    if case == "OwnStep" or name in FIRST_WITH_SCRIPT.values()
+    if case == "OwnStep" or name in {*FIRST_WITH_SCRIPT.values()} - COMPARED
 ]
 
 

@@ -124,15 +124,6 @@ def test_mpirun_that_is_killed_is_named(job):
     assert "mpirun was killed by signal 9 (SIGKILL) before the training was done" in error
 
 
-def test_mpirun_that_stands_still_ends_the_job(job):
-    job.start()
-    os.kill(job.mpirun(), signal.SIGSTOP)
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
-    assert error.startswith("error: mpirun: stands still, it is stopped, as by SIGSTOP: see ")
-
-
 def test_rank_of_the_first_host_that_stands_still_is_named_and_not_mpirun(job):
     job.start()
     os.kill(job.pids(job.bed.hosts[0], "launch.rank")[0], signal.SIGSTOP)
