@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.errors import MachineBusyError
+from launch.errors import LaunchError, MachineBusyError
 from launch.reports import EpochDone, Noted, StepDone, Warned
 from launch.system.machine_lock import Occupant, timing_alone
 from planner.api import (
@@ -35,13 +35,17 @@ from planner.api import (
     tune,
 )
 from planner.api.comparing import _launch_request
-from planner.errors import NoDatabaseError, NoPlanError, StoreError, UsageError
+from planner.errors import NoDatabaseError, NoPlanError, PlannerError, StoreError, UsageError
 from planner.exit_codes import classify_error
 from planner.store import Store
 from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
 from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
+# Nothing in it can be faster in bf16, on any machine.
+NO_PRODUCTS = make_workload(
+    f"{Path(__file__).parents[2] / 'launch/cases/precision_cases.py'}:NoProducts"
+)
 HERE = Hosts.this_machine(HostAccess(allow_root=True))
 END_LIMIT_S = 60.0
 """Until a cancelled call returns: one that went on would take ten minutes."""
@@ -201,6 +205,29 @@ def test_training_of_code_that_has_changed_since_says_so(folder):
     heard = Heard()
     launch(LaunchRequest(workload=case), hosts=HERE, listener=heard)
     assert sum("tune again" in said.message for said in heard.of(Warned)) == 1
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("shared_servers")
+@pytest.mark.parametrize(
+    ("workload", "limits", "code", "message"),
+    [
+        (steady(), {"batch_size": 33}, 2, "--batch-size 33 and train_samples=32: use .* 32"),
+        (NO_PRODUCTS, {"precision": "bf16"}, 3, "bf16 is not offered: there is no conv.* fp32"),
+        (steady(), {"strategies": ("threads", "gpu_data")}, 3, ".*gpu_data: no usable GPU.*"),
+    ],
+    ids=["batch", "precision", "strategy"],
+)
+def test_search_that_cannot_be_is_refused_before_any_trial_and_leaves_nothing(
+    folder, workload, limits, code, message
+):
+    if "strategies" in limits and probe_node(quick=True).gpus:
+        pytest.skip("gpu_data can run here: there is a GPU")
+    with pytest.raises((LaunchError, PlannerError)) as refused:
+        tune(TuneRequest(workload=workload, **limits))
+    assert re.fullmatch(message, str(refused.value))
+    assert classify_error(refused.value)[0] == code
+    assert list(folder.iterdir()) == []
 
 
 @contextmanager

@@ -48,15 +48,6 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     assert then.partition(" --plan ")[2].split()[0] == stored  # root needs one option more
 
 
-@pytest.mark.long
-def test_batch_of_more_samples_than_there_are_is_refused_before_any_trial(ddlplan, cases):
-    ended = ddlplan.run("tune", "--use-case", f"{cases}:Steady", "--batch-size", 33, "--json")
-    assert ended.code == ended.document["error"]["code"] == 2
-    message = "--batch-size 33 and train_samples=32: use at most --batch-size 32"
-    assert ended.errors == [f"error: {message}"]
-    assert ddlplan.listing() == []
-
-
 @pytest.mark.parametrize("command", ["tune", "launch"])
 def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
     ended = ddlplan.run(command, "--use-case", f"{cases}:Steady", "--seed", 2**32)
