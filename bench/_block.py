@@ -68,7 +68,7 @@ class Ddlplan:
         Args:
             own_cache: Have its cache there too, as for photos that are gone afterwards.
         """
-        with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
+        with tempfile.TemporaryDirectory(prefix="bench-") as name:
             cache = Path(name, "cache") if own_cache else None
             yield cls(folder=Path(name), database=Path(name, "planner.db"), cache=cache)
 

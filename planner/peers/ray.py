@@ -72,7 +72,8 @@ class RayTrain(Peer):
 
 def _head_options(setup: PeerSetup) -> list[str]:
     port, client_port = map(str, setup.ports[:2])
-    options = ["--head", "--port", port, "--temp-dir", str(setup.folder / "ray")]
+    # Short, for it holds sockets, whose paths have 107 bytes at most.
+    options = ["--head", "--port", port, "--temp-dir", str(setup.folder / "r")]
     options += ["--include-dashboard=false", "--dashboard-port", "0"]
     if find_spec("grpc") is not None:  # then Ray serves clients, at a fixed port unless told one
         options += ["--ray-client-server-port", client_port]
