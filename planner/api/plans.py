@@ -131,7 +131,13 @@ def get(plan_id: int, *, db: str = "planner.db") -> FoundPlan:
         return _judge_with_trials(store, store.plans.get(plan_id))
 
 
-def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db") -> FoundPlan:
+def find_best(
+    use_case: str,
+    node: str | None = None,
+    *,
+    data: Path | None = None,
+    db: str = "planner.db",
+) -> FoundPlan:
     """Give the plan that `launch` would use.
 
     Example:
@@ -142,6 +148,8 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
     Args:
         use_case: As `make_workload` spells it.
         node: On this node, as it was last seen; this machine where left out.
+        data: Folder or file of its data; read only where its plans may have been found in another
+            folder.
         db: Database.
 
     Raises:
@@ -163,7 +171,9 @@ def find_best(use_case: str, node: str | None = None, *, db: str = "planner.db")
             node, fingerprint = here.node, here.fingerprint()
         else:
             fingerprint = store.catalog.fingerprints().get(node)
-        workload, known_as, code = Workload(use_case=use_case), use_case, None
+        path = None if data is None else str(data.absolute())
+        workload = Workload(use_case=use_case, data=path)
+        known_as, code = use_case, None
         if is_script(use_case):
             code = code_digest(script_arguments(use_case), Path.cwd())
         else:

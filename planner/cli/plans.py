@@ -14,6 +14,7 @@ from planner.cli.options import (
     AsJson,
     CaseSettings,
     Database,
+    DataFolder,
     Html,
     MaybeCase,
     MaybeNode,
@@ -66,6 +67,7 @@ def plans_best(
     *,
     use_case: MaybeTuned = None,
     set: CaseSettings = None,  # noqa: A002 - the name of the option
+    data: DataFolder = None,
     node: MaybeNode = None,
     db: Database = DEFAULT_DATABASE,
     json: AsJson = False,
@@ -80,7 +82,7 @@ def plans_best(
         name = script_name(command)
     else:
         name = stored_name(needed_case(use_case, "plans best"), set or ())
-    show_best(db, out, name, node)
+    show_best(db, out, name, node, data)
 
 
 @plans_app.command("compare", cls=GroupedCommand)
