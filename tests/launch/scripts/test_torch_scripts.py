@@ -133,16 +133,22 @@ for (inputs,) in DataLoader(TensorDataset(torch.ones(160, 4)), batch_size=4):
 """
 
 
+def run_whole(source: str, batch: int, folder: Path, node: Hardware) -> tuple[str, list[int]]:
+    """Run a script to its end; give what was recognised, and the samples of each step then."""
+    (folder / "train.py").write_text(source)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=batch)
+    with RunningScript(program, plan, node, folder=folder) as running:
+        run = running.finish(time_limit_s=LIMIT_S)
+        return str(running.recognised), [step.samples for step in run.steps]
+
+
 def test_step_of_a_class_that_calls_that_of_its_parent_is_one(tmp_path, two_cores):
     """The story: torch calls its hooks for both, as of Horovod's optimizers, and a script was said
     to be twice as fast as it is."""
-    (tmp_path / "train.py").write_text(OWN_CLASS)
-    program = Program.parse([sys.executable, "train.py"], cores=2)
-    plan = Plan(strategy="script", node_batch=4)
-    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
-        run = running.finish(time_limit_s=LIMIT_S)
-        assert str(running.recognised) == "optimizer Clipped, 1 step per batch of 4"
-    assert [step.samples for step in run.steps] == [4] * 39
+    recognised, counts = run_whole(OWN_CLASS, 4, tmp_path, two_cores)
+    assert recognised == "optimizer Clipped, 1 step per batch of 4"
+    assert counts == [4] * 39
 
 
 SIZES = """
@@ -176,13 +182,8 @@ for loader in (
 def test_samples_of_different_sizes_are_counted_in_lists_and_in_one_tensor(tmp_path, two_cores):
     """The story: colours or pixels of the first picture were samples, in a last batch at least.
     Torchvision's training of a detector was said not to follow {batch}."""
-    (tmp_path / "train.py").write_text(SIZES)
-    program = Program.parse([sys.executable, "train.py"], cores=2)
-    plan = Plan(strategy="script", node_batch=2)
-    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
-        run = running.finish(time_limit_s=LIMIT_S)
-        assert str(running.recognised) == "optimizer SGD, 1 step per batch of 2"
-    counts = [step.samples for step in run.steps]
+    recognised, counts = run_whole(SIZES, 2, tmp_path, two_cores)
+    assert recognised == "optimizer SGD, 1 step per batch of 2"
     assert [2, *counts] == 6 * [2, 2, 2, 1] + 2 * [2, 2, 2]
 
 

@@ -185,34 +185,6 @@ def test_use_case_that_was_copied_keeps_its_plans(folder):
     assert {plan.stored.id for plan in plans.find(steady().use_case)} == {1, 2}
 
 
-FED = """
-from steady_cases import Steady
-
-class Fed(Steady):
-    name = "fed"
-    def dataset(self, data, *, train):
-        assert (data / "samples").exists()
-        return super().dataset(data, train=train)
-"""
-
-
-@pytest.mark.long
-def test_best_plan_of_a_copy_that_needs_its_data_is_found_with_them(folder):
-    (folder / "data").mkdir()
-    (folder / "data" / "samples").touch()
-    fed = {name: folder / name / "fed.py" for name in ("here", "elsewhere")}
-    for file in fed.values():
-        file.parent.mkdir()
-        shutil.copy(CASES, file.parent)
-        file.write_text(FED)
-    here = make_workload(f"{fed['here']}:Fed", data=folder / "data")
-    found = tune(TuneRequest(workload=here, budget_s=60, trials=1))
-    copy = f"{fed['elsewhere']}:Fed"
-    assert plans.find_best(copy, data=folder / "data").stored.id == found.plan.id
-    with pytest.raises(NoPlanError, match="no plan for"):
-        plans.find_best(copy)
-
-
 @pytest.mark.usefixtures("tuned_here")
 def test_changed_copy_has_no_plans(folder):
     copy = copy_cases(folder)
