@@ -26,7 +26,10 @@ import weakref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # so that typing is not loaded in the user's process
-    from typing import Any
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 VARIABLE = "DDLPLAN_SCRIPT"
 _MODULE = "_ddlplan_shim"
@@ -170,17 +173,22 @@ class _WatchedProcess:
                 self.places[source.number] = place
         if place is None or place < _COUNTED:
             return _size(batch, place or 0)
-        return counted if place == _COUNTED else _length(batch, place - _LISTED)
+        if place == _COUNTED:
+            return counted
+        part = place - _LISTED  # counted from 1; 0: the batch itself
+        return _try(lambda: len(batch[part - 1] if part else batch))
 
     def on_loader(self, loader: Any, iterator: Any) -> None:
         """Note that a data loader was started."""
-        workers = _whole_number(loader, "num_workers")
+        workers = _try(lambda: int(loader.num_workers))
         number = self.loaders.numbers.get(id(loader))
         if number is None:
             number = self.seen_loaders
             self.seen_loaders += 1
             self.loaders.put(loader, number)
-            self.news.append({"loader": number, "workers": workers, "data": _data(loader)})
+            # Another loader of the same data may go on with a training.
+            data = _try(lambda: id(loader.dataset)) or id(loader)
+            self.news.append({"loader": number, "workers": workers, "data": data})
         self.sources.put(iterator, _Source(number, loader))
 
     def on_backward(self, loss: Any) -> None:
@@ -319,13 +327,14 @@ class _Source:
 
     def __init__(self, number: int, loader: Any) -> None:
         self.number = number
-        batch, total = _whole_number(loader, "batch_size"), _total(loader)
+        batch = _try(lambda: int(loader.batch_size))
+        total = _try(lambda: len(loader.sampler))  # None: it reads on without an end that is known
         self.is_own = batch is not None
         if batch is None:  # of the user's sampler, whose batches others may split or share
-            batch = _whole_number(loader, "batch_sampler", "batch_size")
+            batch = _try(lambda: int(loader.batch_sampler.batch_size))
         if batch and total:  # the first batch is all of the data where that is less
             batch = min(batch, total)
-            total -= total % batch if _whole_number(loader, "drop_last") else 0
+            total -= total % batch if _try(lambda: int(loader.drop_last)) else 0
         self.batch, self.total, self.left = batch, total, 0
 
     def count(self) -> int | None:
@@ -428,38 +437,12 @@ def _find_place(batch: Any, source: _Source) -> int | None:
     return None
 
 
-def _length(batch: Any, part: int) -> int | None:
-    """Give the length of a part of a batch, counted from 1; 0: of itself."""
+def _try(look: Callable[[], T]) -> T | None:
+    """Give what is found at an object of the user's own; ``None`` where to look raises anything."""
     try:
-        return len(batch[part - 1] if part else batch)
+        return look()
     except Exception:  # noqa: BLE001
         return None
-
-
-def _whole_number(owner: Any, *names: str) -> int | None:
-    """Give an attribute of the user's object, or of one of its own; ``None``: no such number."""
-    try:
-        for name in names:
-            owner = getattr(owner, name)
-        return int(owner)
-    except Exception:  # noqa: BLE001
-        return None
-
-
-def _total(loader: Any) -> int | None:
-    """Give the samples of an epoch; ``None`` where it reads on without an end that is known."""
-    try:
-        return len(loader.sampler)
-    except Exception:  # noqa: BLE001
-        return None
-
-
-def _data(loader: Any) -> int:
-    """Give the `id` of its data: another loader of the same may go on with a training."""
-    try:
-        return id(loader.dataset)
-    except Exception:  # noqa: BLE001
-        return id(loader)
 
 
 def _is_number(loss: Any) -> bool:
@@ -470,10 +453,8 @@ def _is_number(loss: Any) -> bool:
 
 
 def _mean(losses: list[Any]) -> float | None:
-    try:
-        return sum(float(loss) for loss in losses) / len(losses) if losses else None
-    except Exception:  # noqa: BLE001  # complex ones, or those of a model without values
-        return None
+    # Complex ones have none, nor have those of a model without values.
+    return _try(lambda: sum(map(float, losses)) / len(losses)) if losses else None
 
 
 def _dimension(value: Any, number: int, depth: int) -> int | None:
