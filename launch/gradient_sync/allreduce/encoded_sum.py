@@ -18,7 +18,6 @@ with Double-pass Error-Compensated Compression", 2019, https://arxiv.org/abs/190
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -52,22 +51,15 @@ class EncodedSum(BucketSum):
     ) -> None:
         super().__init__(comm)
         self.wire_format = wire_format
-        self._segments = algorithm.segments(comm.size)
-        self._exchanges = algorithm.exchanges(comm.rank, comm.size) if comm.size > 1 else []
-        self._spare_buffers: list[Bytes] = []
+        self.segments = algorithm.segments(comm.size)
+        self.exchanges = algorithm.exchanges(comm.rank, comm.size) if comm.size > 1 else []
+        self.spare_buffers: list[Bytes] = []
+        """For messages that are received: finished sums have left them."""
 
     def _begin(self, block: FlatArray, errors: Floats | None) -> PendingSum:
         assert errors is not None or self.wire_format.is_exact, "each block has its own errors"
-        return _PendingEncodedSum(
-            self._comm,
-            block,
-            np.empty(0, np.float32) if errors is None else errors,
-            self._segments,
-            iter(self._exchanges),
-            self.wire_format,
-            self._spare_buffers,
-            self._reserve_two_tags(),
-        )
+        errors = np.empty(0, np.float32) if errors is None else errors
+        return _PendingEncodedSum(self, block, errors, self._reserve_two_tags())
 
 
 def make_sum(comm: MPI.Comm, *, all_reduce: str = "ring", wire: str = "fp32") -> EncodedSum:
@@ -84,33 +76,22 @@ def make_sum(comm: MPI.Comm, *, all_reduce: str = "ring", wire: str = "fp32") ->
 class _PendingEncodedSum(PendingSum):
     """One block in flight.
 
-    Messages about parts have ``tag``, those about sums the next one. Receive buffers come from
-    ``spare_buffers``, where finished sums have left some, and go back there.
+    Messages about parts have ``tag``, those about sums the next one.
     """
 
-    def __init__(
-        self,
-        comm: MPI.Comm,
-        block: FlatArray,
-        errors: Floats,
-        segments: int,
-        exchanges: Iterator[Exchange],
-        wire_format: WireFormat,
-        spare_buffers: list[Bytes],
-        tag: int,
-    ) -> None:
+    def __init__(self, owner: EncodedSum, block: FlatArray, errors: Floats, tag: int) -> None:
         self.block = block
         self.sent_bytes = 0
-        self._comm = comm
-        self._wire_format = wire_format
+        self._comm = owner._comm
+        self._wire_format = owner.wire_format
         reals = as_reals(block)
-        bounds = list(pairwise(segment_bounds(reals.size, segments)))
+        bounds = list(pairwise(segment_bounds(reals.size, owner.segments)))
         self._values = [reals[low:high] for low, high in bounds]
         self._errors = [errors[low:high] for low, high in bounds]
         self._totals: dict[int, Bytes] = {}
         """Messages about the sums over all ranks, by segment."""
-        self._exchanges = exchanges
-        self._spare_buffers = spare_buffers
+        self._exchanges = iter(owner.exchanges)
+        self._spare_buffers = owner.spare_buffers
         self._tag = tag
         self._received: list[tuple[int, Bytes]] = []
         """Segment and message of each transfer to this rank."""
