@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import getincrementaldecoder
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,18 +45,8 @@ def read_log_part(path: Path, offset: int = 0, most_bytes: int = MOST_LOG_BYTES)
         first = max(0, size + offset) if offset < 0 else min(offset, size)
         content = os.pread(file.fileno(), most_bytes, first) if size else b""
     # A character that the part cuts in two belongs to the next part.
-    content = _whole_characters(content) or content
-    text = content.decode("utf-8", "replace")
-    return LogPart(text=text, offset=first, next_offset=first + len(content), size=size)
-
-
-def _whole_characters(content: bytes) -> bytes:
-    """Leave out a character at the end whose last bytes are missing."""
-    for back in range(1, min(4, len(content)) + 1):
-        byte = content[-back]
-        if byte < 0x80:
-            break
-        if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return content[:-back] if length > back else content
-    return content
+    decoder = getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(content)
+    left = len(decoder.getstate()[0]) if text else 0
+    text = text or content.decode("utf-8", "replace")
+    return LogPart(text=text, offset=first, next_offset=first + len(content) - left, size=size)
