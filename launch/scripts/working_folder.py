@@ -68,7 +68,7 @@ def open_working_folder(folder: Path, *, in_place: bool = False) -> Iterator[Wor
     folder = folder.resolve()
     with _refusing_unwritable():
         remove_abandoned(Path(tempfile.gettempdir()))
-        private, locks = make_for_processes("script")
+        private, locks = make_for_processes()
     temporary, layers = private / "tmp", (private / "upper", private / "work")
     try:
         with _refusing_unwritable():

@@ -74,7 +74,7 @@ def cache_lock(made: Path, on_wait: Callable[[], None] = lambda: None) -> Iterat
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     lock = os.open(made.with_name(f"{made.name}.lock"), flags, 0o600)
     try:
-        while not _try_lock(lock):
+        while not try_lock(lock):
             on_wait()
             time.sleep(_RETRY_S)
         yield lock
@@ -82,9 +82,10 @@ def cache_lock(made: Path, on_wait: Callable[[], None] = lambda: None) -> Iterat
         os.close(lock)
 
 
-def _try_lock(lock: int) -> bool:
+def try_lock(descriptor: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Lock a file where it is free; tell whether it was."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

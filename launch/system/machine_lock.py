@@ -32,6 +32,7 @@ from pathlib import Path
 import psutil
 
 from launch.errors import MachineBusyError
+from launch.system.cache import try_lock
 from launch.system.durable_files import explain_os_error
 from probes import codec
 from probes.errors import InvalidDocumentError
@@ -208,7 +209,7 @@ class _Place:
         """Take the place; tell whether it was free."""
         for _ in range(_TRIES):
             descriptor = self._open()
-            if _lock(descriptor, fcntl.LOCK_EX):
+            if try_lock(descriptor):
                 if self._is_at_path(descriptor):
                     self._descriptor = descriptor
                     _write(descriptor, codec.encode(occupant))
@@ -224,7 +225,7 @@ class _Place:
             return None
         descriptor = self._open()
         try:
-            return None if _lock(descriptor, fcntl.LOCK_SH) else _read(descriptor)
+            return None if try_lock(descriptor, fcntl.LOCK_SH) else _read(descriptor)
         finally:
             os.close(descriptor)
 
@@ -269,14 +270,6 @@ def _find_folder() -> Path:
             if folder.stat().st_mode & _OPEN_TO_ALL == _OPEN_TO_ALL:
                 return folder
     raise OSError(0, "all users may write to neither", " and ".join(map(str, FOLDERS)))
-
-
-def _lock(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _write(descriptor: int, text: bytes) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from launch.system.cache import try_lock
 from launch.system.process_identity import read_boot_id, read_pid_namespace
 from launch.system.process_tree import find_users
 
@@ -64,16 +65,13 @@ class TemporaryFolder:
         remove_folders([self.path], locks)
 
 
-def make_for_processes(kind: str) -> tuple[Path, tuple[int, ...]]:
+def make_for_processes() -> tuple[Path, tuple[int, ...]]:
     """Make a folder where temporary files are, and lock it as `lock_for_processes` does.
-
-    Args:
-        kind: Second word of its name.
 
     Returns:
         The folder, and the descriptors.
     """
-    return _make(Path(tempfile.gettempdir()), f"{PREFIX}{kind}-", _processes_name())
+    return _make(Path(tempfile.gettempdir()), f"{PREFIX}script-", _processes_name())
 
 
 def make_of_same_name(folder: Path, place: Path) -> tuple[Path, tuple[int, ...]]:
@@ -146,12 +144,9 @@ def _is_abandoned(folder: Path) -> bool:
 def _can_lock(file: Path) -> bool:
     descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        return try_lock(descriptor)
     finally:
         os.close(descriptor)  # before the folder is removed, for NFS
-    return True
 
 
 def _make(

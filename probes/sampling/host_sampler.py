@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from probes.kernel_files import ROOT
 from probes.sampling.gpus import GpuSampler, GpuUse
@@ -51,7 +50,6 @@ class HostSampler:
         every_s: Time between two samples, at least.
         root: Root of the file system to read from.
         clock: Tells the time.
-        nvml: As in `GpuSampler`.
     """
 
     def __init__(
@@ -62,13 +60,12 @@ class HostSampler:
         every_s: float = 1.0,
         root: Path = ROOT,
         clock: Callable[[], float] = time.monotonic,
-        nvml: Any = None,
     ) -> None:
         self._root = root
         self._clock = clock
         self._pace = Pace(every_s, PART, clock=clock)
         self._tree = ProcessTree(pid, root)
-        self._gpus = GpuSampler(gpu_uuids, nvml)
+        self._gpus = GpuSampler(gpu_uuids)
         self._earlier = self._read()
 
     def poll(self, *, is_last: bool = False) -> HostUse | None:

@@ -116,7 +116,7 @@ def grow_old(folder: Path) -> None:
     os.utime(folder, (two_hours_ago, two_hours_ago))
 
 
-@pytest.mark.parametrize("make", [TemporaryFolder, lambda: make_for_processes("script")])
+@pytest.mark.parametrize("make", [TemporaryFolder, make_for_processes])
 def test_folder_that_a_killed_owner_was_just_making_is_removed_when_it_is_old(
     make, tmp_path, monkeypatch
 ):
