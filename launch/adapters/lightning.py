@@ -34,20 +34,10 @@ MOST_OBJECTS = 2
 PACKAGES = ("lightning", "pytorch_lightning")
 
 _HOOKS = (
-    "backward",
-    "configure_gradient_clipping",
-    "lr_scheduler_step",
-    "on_after_backward",
-    "on_after_batch_transfer",
-    "on_before_backward",
-    "on_before_batch_transfer",
-    "on_before_optimizer_step",
-    "on_before_zero_grad",
-    "on_train_batch_end",
-    "on_train_batch_start",
-    "optimizer_step",
-    "optimizer_zero_grad",
-    "transfer_batch_to_device",
+    *("backward", "configure_gradient_clipping", "lr_scheduler_step", "on_after_backward"),
+    *("on_after_batch_transfer", "on_before_backward", "on_before_batch_transfer"),
+    *("on_before_optimizer_step", "on_before_zero_grad", "on_train_batch_end"),
+    *("on_train_batch_start", "optimizer_step", "optimizer_zero_grad", "transfer_batch_to_device"),
 )
 """Methods with which a module, or its data, changes each step of a Trainer."""
 

@@ -9,35 +9,12 @@ from probes.kernel_files import unescape
 
 MOUNTS = Path("/proc/self/mountinfo")
 
-_NETWORK = frozenset(
-    [
-        "nfs",
-        "nfs4",
-        "cifs",
-        "smb3",
-        "smbfs",
-        "lustre",
-        "gpfs",
-        "beegfs",
-        "ceph",
-        "afs",
-        "pvfs2",
-        "panfs",
-        "glusterfs",
-        "gfs2",
-        "ocfs2",
-        "9p",
-        "fuse.sshfs",
-        "fuse.glusterfs",
-        "fuse.ceph",
-        "fuse.ceph-fuse",
-        "fuse.juicefs",
-        "fuse.s3fs",
-        "fuse.rclone",
-        "fuse.fuse-nfs",
-    ]
+_NETWORK = (
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "pvfs2"),
+    *("panfs", "glusterfs", "gfs2", "ocfs2", "9p", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph"),
+    *("fuse.ceph-fuse", "fuse.juicefs", "fuse.s3fs", "fuse.rclone", "fuse.fuse-nfs"),
 )
-_IN_MEMORY = frozenset(["tmpfs", "ramfs", "devtmpfs"])
+_IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

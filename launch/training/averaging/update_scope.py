@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, nn, optim
 from torch.optim import Optimizer
 
 from launch.training.averaging.chunks import Piece
@@ -36,24 +36,13 @@ class UpdateScope(Enum):
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], Optimizer]
 
+_ELEMENTWISE = (
+    *(optim.SGD, optim.Adam, optim.AdamW, optim.Adamax, optim.NAdam, optim.RAdam),
+    *(optim.RMSprop, optim.Rprop, optim.Adagrad, optim.Adadelta, optim.ASGD),
+)
 _CLASSES = {
-    **dict.fromkeys(
-        (
-            torch.optim.SGD,
-            torch.optim.Adam,
-            torch.optim.AdamW,
-            torch.optim.Adamax,
-            torch.optim.NAdam,
-            torch.optim.RAdam,
-            torch.optim.RMSprop,
-            torch.optim.Rprop,
-            torch.optim.Adagrad,
-            torch.optim.Adadelta,
-            torch.optim.ASGD,
-        ),
-        UpdateScope.ELEMENT,
-    ),
-    torch.optim.SparseAdam: UpdateScope.TENSOR,  # which takes gradients of another kind than here
+    **dict.fromkeys(_ELEMENTWISE, UpdateScope.ELEMENT),
+    optim.SparseAdam: UpdateScope.TENSOR,  # which takes gradients of another kind than here
 }
 """By exact class: a subclass may do anything."""
 
