@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 from launch.errors import ScriptRefusedError
 from launch.plan import Plan
-from launch.scripts.environment import (
-    OWN_SETTINGS,
-    PATCH_PREFIX,
-    patches_of,
-    placeholder_values,
-)
+from launch.scripts.environment import OWN_SETTINGS, PATCH_PREFIX, patches_of, placeholder_values
 from launch.scripts.program import BATCH, PROCESSES, THREADS, WORKERS, Program
 from launch.scripts.rank_channel import Rank
 from launch.scripts.recognition import OptimizerEvent, RecognisedSteps, check_batch, recognise

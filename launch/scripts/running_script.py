@@ -13,12 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from socket import socket
 
-from launch.errors import (
-    ScriptEndedError,
-    ScriptError,
-    ScriptFailedError,
-    ScriptRefusedError,
-)
+from launch.errors import ScriptEndedError, ScriptError, ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.environment import NO_PYTHON, make_start
 from launch.scripts.program import Program

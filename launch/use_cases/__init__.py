@@ -6,12 +6,7 @@ from pathlib import Path
 
 from launch.errors import UseCaseError
 from launch.system.found_by_file import read_constants, read_summaries
-from launch.use_cases._locations import (
-    UseCaseLocation,
-    make_workload,
-    resolve,
-    use_case_names,
-)
+from launch.use_cases._locations import UseCaseLocation, make_workload, resolve, use_case_names
 from launch.use_cases._settings import split_name
 
 __all__ = [

@@ -6,17 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from host_answers import (
-    LOOPBACK,
-    VERSIONS,
-    Hosts,
-    answer,
-    data_of,
-    facts_of,
-    hold,
-    host,
-    said,
-)
+from host_answers import LOOPBACK, VERSIONS, Hosts, answer, data_of, facts_of, hold, host, said
 
 from launch.errors import HostUnreachableError
 from launch.hosts.check import check_hosts

@@ -1,11 +1,6 @@
 import pytest
 
-from probes.network.interfaces import (
-    find_source,
-    read_addresses,
-    read_networks,
-    read_subnets,
-)
+from probes.network.interfaces import find_source, read_addresses, read_networks, read_subnets
 
 ADDRESSES = {
     "lo": ("127.0.0.1", "::1"),

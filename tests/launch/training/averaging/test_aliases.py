@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny.kept_memory import (
-    DetachFromInit,
-    NumpyFromInit,
-    PartOfPicturesFromInit,
-    PicturesFromInit,
-)
+from tiny.kept_memory import DetachFromInit, NumpyFromInit, PartOfPicturesFromInit, PicturesFromInit
 from torch import nn
 
 from launch.errors import InvalidPlanError, UseCaseError
