@@ -3,7 +3,6 @@ from dataclasses import replace
 import pytest
 
 from probes import codec
-from probes.errors import InvalidDocumentError
 from probes.hardware import (
     CoreLimit,
     Cpu,
@@ -129,41 +128,17 @@ def test_fingerprint_names_its_hash():
     assert len(bytes.fromhex(digest)) == 32
 
 
-def test_hardware_survives_json():
-    assert codec.decode(codec.encode(hardware()), Hardware, source="hardware") == hardware()
+SMALLEST = Hardware(
+    node="n",
+    cpu=cpu(model=None, physical_cores=None),
+    memory=Memory(total_bytes=GIB, usable_bytes=GIB),
+    gpu_reason="no NVIDIA driver",
+)
 
 
-def test_smallest_hardware_survives_json():
-    smallest = Hardware(
-        node="n",
-        cpu=cpu(model=None, physical_cores=None),
-        memory=Memory(total_bytes=GIB, usable_bytes=GIB),
-        gpu_reason="no NVIDIA driver",
-    )
-    assert codec.decode(codec.encode(smallest), Hardware, source="hardware") == smallest
-
-
-def test_key_of_a_newer_version_is_left_out():
-    values = codec.to_builtins(hardware())
-    values["cpu"]["colour"] = "green"
-    assert codec.convert(values, Hardware, source="hardware") == hardware()
-
-
-def test_missing_key_is_named():
-    values = codec.to_builtins(hardware())
-    del values["cpu"]["usable_cores"]
-    with pytest.raises(InvalidDocumentError, match=r"hardware: cpu\.usable_cores is missing"):
-        codec.convert(values, Hardware, source="hardware")
-
-
-@pytest.mark.parametrize("bad", ["4", None, True, 4.5, [4]])
-def test_value_of_the_wrong_type_is_named(bad):
-    values = codec.to_builtins(hardware())
-    values["cpu"]["usable_cores"] = bad
-    with pytest.raises(
-        InvalidDocumentError, match=r"hardware: cpu\.usable_cores=.*: expected a whole number"
-    ):
-        codec.convert(values, Hardware, source="hardware")
+@pytest.mark.parametrize("found", [hardware(), SMALLEST])
+def test_hardware_survives_json(found):
+    assert codec.decode(codec.encode(found), Hardware, source="hardware") == found
 
 
 def test_first_of_equal_limits_binds():

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from probes import codec
 from probes.cuda_devices import query_torch
-from probes.hardware import DataSpeed, Hardware, Speeds
+from probes.hardware import DataSpeed, Speeds
 from probes.node import probe
 
 
@@ -60,11 +59,6 @@ def test_gpus_are_predicted_where_torch_is_loaded_too_slowly(monkeypatch):
 
 def test_two_probes_of_a_machine_have_one_fingerprint():
     assert probe(quick=True).fingerprint() == probe(quick=True).fingerprint()
-
-
-def test_probe_survives_json():
-    hardware = probe(quick=True)
-    assert codec.decode(codec.encode(hardware), Hardware, source="hardware") == hardware
 
 
 def test_files_of_data_that_cannot_be_opened_are_a_warning(monkeypatch, tmp_path):

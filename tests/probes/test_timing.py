@@ -5,10 +5,7 @@ import time
 import pytest
 
 from probes.errors import InvalidMeasurementError
-from probes.timing import (
-    Measurement,
-    paired_ratio,
-)
+from probes.timing import Measurement, paired_ratio
 
 
 def noisy(count: int, seed: int = 0, centre: float = 1.0) -> Measurement:
@@ -103,6 +100,3 @@ def test_single_pair_is_unsure_by_a_factor_of_two():
 def test_no_pair_is_refused():
     with pytest.raises(InvalidMeasurementError, match="at least one pair"):
         paired_ratio([])
-
-
-# Noise

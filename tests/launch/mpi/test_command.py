@@ -214,7 +214,3 @@ def test_root_is_allowed_by_an_option_only_where_mpirun_needs_one():
     assert ("--allow-run-as-root" in command(["a"], allow_root=True)) == is_needed
     assert "--allow-run-as-root" not in command(["a"], TOLD, allow_root=True)
     assert "--allow-run-as-root" not in command(["a"])
-
-
-def test_job_file_stays_the_last_argument():
-    assert Path(command(["a", "b"])[-1]) == Path("/runs/1/job.json")

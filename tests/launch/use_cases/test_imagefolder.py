@@ -96,25 +96,6 @@ def test_the_folder_must_be_named():
         load(None).model()
 
 
-def test_an_empty_folder_is_told(tmp_path):
-    with pytest.raises(UseCaseError, match=f"data folder {tmp_path} has no photos"):
-        prepared(tmp_path)
-
-
-def test_pictures_without_classes_are_told(tmp_path):
-    (tmp_path / "data").mkdir()
-    Image.new("RGB", (9, 9)).save(tmp_path / "data" / "1.png")
-    with pytest.raises(UseCaseError, match="has no photos: name a folder with one sub-folder"):
-        prepared(tmp_path / "data")
-
-
-def test_a_single_class_is_told(tmp_path):
-    (tmp_path / "data" / "cat").mkdir(parents=True)
-    Image.new("RGB", (9, 9)).save(tmp_path / "data" / "cat" / "1.png")
-    with pytest.raises(UseCaseError, match=r"photos of one class \(cat\)"):
-        prepared(tmp_path / "data")
-
-
 def test_a_file_that_cannot_be_read_is_named(folder):
     (folder / "train" / "cat" / "bad.png").write_bytes(b"\x89PNG\r\n")
     heard, case = Heard(), load(folder)

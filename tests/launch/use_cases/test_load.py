@@ -174,14 +174,6 @@ def test_misspelt_adapter_is_told_the_nearest(place):
     assert f"there is no adapter 'lighting': did you mean lightning:{place}?" in said
 
 
-def test_missing_file_is_told_before_any_import():
-    assert "No such file" in message("nowhere/case.py:Case", check_use_case)
-
-
-def test_folder_is_no_file(tmp_path):
-    assert "Is a directory" in message(f"{tmp_path}:Case", check_use_case)
-
-
 def test_missing_object_suggests_the_nearest(write):
     assert "no 'Tin': did you mean Tiny?" in message(f"{write(TINY)}:Tin", check_use_case)
 
@@ -214,6 +206,8 @@ def test_syntax_error_is_told_with_its_line(write):
 def test_file_that_cannot_be_parsed_or_read_is_told(write, tmp_path):
     """The story: a long sum was called a bug, and a device in place of a file was read for ever."""
     assert "maximum recursion depth exceeded" in message(f"{write('x = a' + ' + a' * 5000)}:x")
+    assert "No such file" in message("nowhere/case.py:Case", check_use_case)
+    assert "Is a directory" in message(f"{tmp_path}:Case", check_use_case)
     (tmp_path / "zero.py").symlink_to("/dev/zero")
     assert "it is no regular file" in message(f"{tmp_path}/zero.py:Case", check_use_case)
     assert "File name too long" in message(f"{tmp_path}/{'long' * 99}.py:Case", check_use_case)

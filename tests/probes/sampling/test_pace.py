@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from probes.sampling.pace import Pace
 
 
@@ -27,22 +31,12 @@ def test_work_is_due_at_once_and_then_after_its_interval():
     assert pace.is_due
 
 
-def test_what_costs_much_comes_seldom():
+@pytest.mark.parametrize(("part", "most_s", "cost_s"), [(0.001, math.inf, 0.01), (0.01, 10.0, 3.0)])
+def test_what_costs_much_comes_seldom_up_to_the_longest_interval(part, most_s, cost_s):
     clock, cost = Clock(), Clock()
-    pace = Pace(1.0, 0.001, clock=clock, cost_clock=cost)
+    pace = Pace(1.0, part, most_s=most_s, clock=clock, cost_clock=cost)
     with pace.working():
-        cost.now += 0.01
-    clock.now += 9.9
-    assert not pace.is_due
-    clock.now += 0.2
-    assert pace.is_due
-
-
-def test_what_costs_much_comes_after_the_longest_interval_at_the_latest():
-    clock, cost = Clock(), Clock()
-    pace = Pace(1.0, 0.01, most_s=10.0, clock=clock, cost_clock=cost)
-    with pace.working():
-        cost.now += 3.0
+        cost.now += cost_s
     clock.now += 9.9
     assert not pace.is_due
     clock.now += 0.2
