@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Protocol
 
 from launch.errors import HostUnreachableError
 from launch.hosts import cluster_checks, host_checks
@@ -20,7 +19,7 @@ from launch.hosts.host_line import Host
 from launch.hosts.missing_facts import check_ssh, explain_no_facts, login_command
 from launch.hosts.name_resolution import Resolve, is_this_machine, resolve, resolve_all
 from launch.hosts.network_choice import NetworkChoice, choose_networks
-from launch.hosts.parallel_commands import CommandResult, OnResult, run_all
+from launch.hosts.parallel_commands import CommandResult, run_all
 from launch.hosts.ssh import LOGIN_LIMIT_S, remote_command, write_ssh_config
 from launch.system.temporary_folder import TemporaryFolder
 from launch.workload import Workload
@@ -32,14 +31,8 @@ LIMIT_S = LOGIN_LIMIT_S + FACTS_LIMIT_S + 5.0
 OnProgress = Callable[[int, int], None]
 """Receives how many hosts have ended, of how many."""
 
-
-class RunCommands(Protocol):
-    """Runs programs in parallel: `launch.hosts.parallel_commands.run_all`."""
-
-    def __call__(
-        self, commands: Sequence[Sequence[str]], *, limit_s: float, on_result: OnResult | None
-    ) -> list[CommandResult]:
-        """Return what each of them wrote, in the order of the commands."""
+RunCommands = Callable[..., list[CommandResult]]
+"""Runs programs in parallel, as `launch.hosts.parallel_commands.run_all` does."""
 
 
 def check_hosts(

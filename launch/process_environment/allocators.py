@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from glob import glob
 from pathlib import Path
 
@@ -51,11 +51,12 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1
 def find_allocators(environment: Mapping[str, str] = os.environ) -> dict[str, Path]:
     """Find the libraries that can be loaded in place of the C library's allocator, by name."""
     folders = list(_library_folders(environment))
-    found = {
-        name: next((path for path in _candidates(folders, files) if _is_loadable(path)), None)
-        for name, files in _FILES.items()
-    }
-    return {name: path for name, path in found.items() if path is not None}
+    found: dict[str, Path] = {}
+    for name, files in _FILES.items():
+        candidates = (folder / file for folder in folders for file in files)
+        if (path := next(filter(_is_loadable, candidates), None)) is not None:
+            found[name] = path
+    return found
 
 
 def is_preloaded(allocator: str) -> bool:
@@ -156,10 +157,6 @@ def _configured_folders(file: Path) -> Iterator[Path]:
                         yield from _configured_folders(Path(included))
                 case [folder]:
                     yield Path(folder)
-
-
-def _candidates(folders: Iterable[Path], files: Iterable[str]) -> Iterator[Path]:
-    return (folder / file for folder in folders for file in files)
 
 
 def _is_loadable(library: Path) -> bool:
