@@ -14,11 +14,11 @@ import torch
 from launch.adapters._batch_number import takes_number
 from launch.description.contract_use import find_own_methods
 from launch.errors import UseCaseError
-from launch.reports import Reporter
 from launch.use_cases import make_workload, resolve
 from launch.use_cases._imports import MALICIOUS_RELEASES
 from launch.workers.case_description import describe
 from launch.workers.task import Purpose, Task
+from tests.launch.use_cases.heard import Heard
 
 FILE = Path(__file__).parents[1] / "cases/lightning_cases.py"
 """Not imported here: every process of pytest would load the library."""
@@ -28,15 +28,11 @@ def spec(objects: str) -> str:
     return f"lightning:{FILE}:{objects}"
 
 
-def facts_of(objects: str, *settings: str, onnx: str | None = None):
+def facts_of(objects: str, *settings: str, onnx: str | None = None, heard: Heard | None = None):
     workload = make_workload(spec(objects), settings=settings)
     case = resolve(workload.use_case).load()
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    try:
-        task = Task(purpose=Purpose.DESCRIBE, workload=workload, onnx=onnx)
-        return describe(task, case, Reporter(nowhere))
-    finally:
-        os.close(nowhere)
+    task = Task(purpose=Purpose.DESCRIBE, workload=workload, onnx=onnx)
+    return describe(task, case, heard or Heard())
 
 
 def test_facts_are_those_of_module_loader_and_optimizer():
@@ -167,14 +163,6 @@ def test_what_only_a_trainer_can_do_is_refused_by_its_name(objects, words):
     assert "\n" not in message
 
 
-class Warnings(Reporter):
-    def __init__(self) -> None:
-        self.said = []
-
-    def send(self, report):
-        self.said.append(report.message)
-
-
 @pytest.mark.parametrize(
     ("objects", "said"),
     [
@@ -185,12 +173,10 @@ class Warnings(Reporter):
 )
 def test_a_step_that_reads_the_number_of_its_batch_is_warned_of(objects, said):
     """The story: a module that plots at every 100th batch plotted in every step, without a word."""
-    workload = make_workload(spec(objects))
-    reporter = Warnings()
-    case = resolve(workload.use_case).load()
-    describe(Task(purpose=Purpose.DESCRIBE, workload=workload), case, reporter)
-    assert [message.partition(",")[0] for message in reporter.said] == said
-    assert all("let the module count them itself" in message for message in reporter.said)
+    heard = Heard()
+    facts_of(objects, heard=heard)
+    assert [message.partition(",")[0] for message in heard.warnings] == said
+    assert all("let the module count them itself" in message for message in heard.warnings)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 from launch.errors import ScriptError
 from launch.scripts.private_view import has_mounts_below
 from launch.scripts.working_folder import _can_cover, open_working_folder
-from launch.system.temporary_folder import _lock, remove_abandoned
 
 OWNER = """
 import sys
@@ -69,31 +68,6 @@ def test_sockets_have_room_in_the_folder_for_temporary_files(
         (view.temporary / "pymp-12345678").mkdir()
         one.bind(str(view.temporary / "pymp-12345678" / "listener-12345678"))
     assert not view.temporary.exists()
-
-
-def test_short_folder_that_a_killed_command_was_just_making_is_removed_when_it_is_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """It had its name before its lock, as where there can be none, and stayed for ever."""
-    long, short = tmp_path / ("x" * 50), tmp_path / "short"
-    long.mkdir()
-    short.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(long))
-    monkeypatch.setattr("launch.scripts.working_folder._SHORT_FOLDER", str(short))
-
-    def be_killed(folder: Path, name: str | None) -> tuple[int, ...]:
-        if folder.parent == short:
-            raise KeyboardInterrupt
-        return _lock(folder, name)
-
-    with monkeypatch.context() as killed:
-        killed.setattr("launch.system.temporary_folder._lock", be_killed)
-        with pytest.raises(KeyboardInterrupt), open_working_folder(tmp_path, in_place=True):
-            pass
-    (left,) = short.iterdir()
-    os.utime(left, (0, 0))
-    remove_abandoned(short)
-    assert list(short.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "x" * 50])

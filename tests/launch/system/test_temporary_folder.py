@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 
 import pytest
 
@@ -19,6 +19,7 @@ from launch.system.temporary_folder import (
     _lock,
     lock_for_processes,
     make_for_processes,
+    make_of_same_name,
     remove_abandoned,
 )
 
@@ -116,11 +117,16 @@ def grow_old(folder: Path) -> None:
     os.utime(folder, (two_hours_ago, two_hours_ago))
 
 
-@pytest.mark.parametrize("make", [TemporaryFolder, make_for_processes])
+def make_short() -> object:
+    """Make the second folder of a script, where the name of the first is too long."""
+    return make_of_same_name(Path("ddlplan-script-1"), Path(gettempdir()))
+
+
+@pytest.mark.parametrize("make", [TemporaryFolder, make_for_processes, make_short])
 def test_folder_that_a_killed_owner_was_just_making_is_removed_when_it_is_old(
     make, tmp_path, monkeypatch
 ):
-    """It has no lock, as where there can be none, and stayed for ever."""
+    """The story: it had its name before its lock, as where there can be none, and stayed."""
 
     def be_killed(*_: object) -> None:
         raise KeyboardInterrupt
