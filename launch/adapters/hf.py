@@ -39,15 +39,8 @@ _DEFAULT_LR = 5e-5
 """That of `transformers.TrainingArguments`."""
 
 _KEYS = (
-    "model",
-    "train_dataset",
-    "eval_dataset",
-    "data_collator",
-    "batch_size",
-    "optimizer",
-    "schedule",
-    "max_gradient_norm",
-    "remove_unused_columns",
+    *("model", "train_dataset", "eval_dataset", "data_collator", "batch_size"),
+    *("optimizer", "schedule", "max_gradient_norm", "remove_unused_columns"),
 )
 _REQUIRED = _KEYS[:2]
 _PROBED_SAMPLES = 2

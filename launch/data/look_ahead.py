@@ -24,10 +24,6 @@ def look_ahead(work: Work, dataset: DecodedPictures) -> Work:
 
     By threads of its own, which end with the iterator: a disk whose queue is full makes whoever
     adds to it wait.
-
-    Args:
-        work: Samples of each batch.
-        dataset: That reads them.
     """
     most = max(1, _AHEAD_BYTES // max(1, dataset.sample_bytes))
     waiting: deque[Share] = deque()

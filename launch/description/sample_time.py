@@ -60,10 +60,6 @@ def time_reading(dataset: Dataset[Any], samples: int) -> float | None:
 
     Samples from all over the data set, because files differ in size. Each is read before, so that
     its file is in the page cache: how fast it comes into it is measured by a probe.
-
-    Args:
-        dataset: Training samples.
-        samples: How many there are.
     """
     chosen = [samples * number // _READ_SAMPLES for number in range(_READ_SAMPLES)]
     times, began = [], time.perf_counter()

@@ -66,21 +66,13 @@ def explain_no_facts(host: str, result: CommandResult, *, login: str) -> Finding
 
 
 _REMEDIES: tuple[tuple[str, str, str], ...] = (
-    (
-        "could not resolve",
-        "name",
-        "correct the name, or add it to /etc/hosts or to ~/.ssh/config",
-    ),
+    ("could not resolve", "name", "correct the name, or add it to /etc/hosts or to ~/.ssh/config"),
     (
         "permission denied",
         "ssh",
         "ssh must log in without a password: add your key there, as ssh-copy-id does",
     ),
-    (
-        "host key verification failed",
-        "ssh",
-        "log in once by {login} to compare and accept its key",
-    ),
+    ("host key verification failed", "ssh", "log in once by {login} to compare and accept its key"),
     ("too many authentication failures", "ssh", "name the right key in ~/.ssh/config"),
     ("bad configuration", "ssh", "correct your ssh configuration"),
 )

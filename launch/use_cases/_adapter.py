@@ -35,30 +35,23 @@ _CALLS: dict[str, tuple[int, dict[str, Any]]] = {
 }
 _MEMBERS = ("name", "default_batch", "max_gradient_norm", *_CALLS)
 _ELSEWHERE = {
-    "build_model": "model",
-    "get_model": "model",
-    "train_dataset": "dataset",
-    "train_dataloader": "dataset",
-    "get_dataset": "dataset",
-    "collate_fn": "collate",
-    "training_step": "step",
-    "train_step": "step",
-    "criterion": "loss",
-    "loss_fn": "loss",
-    "compute_loss": "loss",
-    "configure_optimizers": "optimizer",
-    "make_optimizer": "optimizer",
-    "lr_scheduler": "schedule",
-    "scheduler": "schedule",
-    "configure_schedule": "schedule",
-    "batch_size": "default_batch",
-    "compute_metrics": "metrics",
-    "loss_weight": "weight",
-    "num_tokens": "weight",
-    "num_samples": "size",
-    "prepare_data": "prepare",
-    "max_grad_norm": "max_gradient_norm",
-    "gradient_clip_val": "max_gradient_norm",
+    other: meant
+    for meant, others in {
+        "model": ("build_model", "get_model"),
+        "dataset": ("train_dataset", "train_dataloader", "get_dataset"),
+        "collate": ("collate_fn",),
+        "step": ("training_step", "train_step"),
+        "loss": ("criterion", "loss_fn", "compute_loss"),
+        "optimizer": ("configure_optimizers", "make_optimizer"),
+        "schedule": ("lr_scheduler", "scheduler", "configure_schedule"),
+        "default_batch": ("batch_size",),
+        "metrics": ("compute_metrics",),
+        "weight": ("loss_weight", "num_tokens"),
+        "size": ("num_samples",),
+        "prepare": ("prepare_data",),
+        "max_gradient_norm": ("max_grad_norm", "gradient_clip_val"),
+    }.items()
+    for other in others
 }
 """Names of other libraries for what the contract has."""
 

@@ -126,13 +126,7 @@ def measure_layers(
 def layer_costs(
     layers: Iterable[nn.Module], times_s: Sequence[float], specs: Sequence[ActivationSpec | None]
 ) -> list[LayerCost]:
-    """Return the costs that a cut is chosen by.
-
-    Args:
-        layers: The layers.
-        times_s: From `measure_layers`.
-        specs: From `boundary_specs`.
-    """
+    """Return the costs that a cut is chosen by, of `measure_layers` and `boundary_specs`."""
     layers = list(layers)
     shared_until = _shared_until(layers)
     return [

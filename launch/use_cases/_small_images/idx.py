@@ -19,31 +19,20 @@ from launch.use_cases._small_images.labelled_images import ImageSet, LabelledIma
 
 _UNSIGNED_BYTES = 0x800
 
-MNIST_FILES = (
+_KNOWN = {
+    "train-images-idx3-ubyte": (47_040_016, "6bbc9ace898e44ae57da46a324031adb"),
+    "train-labels-idx1-ubyte": (60_008, "a25bea736e30d166cdddb491f175f624"),
+    "t10k-images-idx3-ubyte": (7_840_016, "2646ac647ad5339dbf082846283269ea"),
+    "t10k-labels-idx1-ubyte": (10_008, "27ae3e4e09519cfbb04c329615203637"),
+}
+MNIST_FILES = tuple(
     KnownFile(
-        name="train-images-idx3-ubyte",
-        num_bytes=47_040_016,
-        digest="md5:6bbc9ace898e44ae57da46a324031adb",
-        other_names=("train-images.idx3-ubyte",),
-    ),
-    KnownFile(
-        name="train-labels-idx1-ubyte",
-        num_bytes=60_008,
-        digest="md5:a25bea736e30d166cdddb491f175f624",
-        other_names=("train-labels.idx1-ubyte",),
-    ),
-    KnownFile(
-        name="t10k-images-idx3-ubyte",
-        num_bytes=7_840_016,
-        digest="md5:2646ac647ad5339dbf082846283269ea",
-        other_names=("t10k-images.idx3-ubyte",),
-    ),
-    KnownFile(
-        name="t10k-labels-idx1-ubyte",
-        num_bytes=10_008,
-        digest="md5:27ae3e4e09519cfbb04c329615203637",
-        other_names=("t10k-labels.idx1-ubyte",),
-    ),
+        name=name,
+        num_bytes=num_bytes,
+        digest=f"md5:{digest}",
+        other_names=(name.replace("-idx", ".idx"),),
+    )
+    for name, (num_bytes, digest) in _KNOWN.items()
 )
 """Images and labels for training, then for testing; digests of the unpacked files."""
 
