@@ -14,17 +14,24 @@ from planner.scripts.naming import describe_trained
 from probes import codec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PlanComparison:
     """Two plans, and what their intervals show."""
 
     first: StoredPlan
     second: StoredPlan
 
-    ratio: float
-    """Throughput of the second / of the first."""
+    @property
+    def ratio(self) -> float:
+        """Throughput of the second / of the first."""
+        one, other = self.first.throughput_samples_per_s, self.second.throughput_samples_per_s
+        return other.median / one.median
 
-    intervals_overlap: bool
+    @property
+    def intervals_overlap(self) -> bool:
+        """Whether no difference of their throughputs is shown."""
+        one, other = self.first.throughput_samples_per_s, self.second.throughput_samples_per_s
+        return one.low <= other.high and other.low <= one.high
 
     @property
     def conclusion(self) -> str:
@@ -52,33 +59,18 @@ class PlanComparison:
             found.append(f"plans {first.id} and {second.id} were found on different hardware")
         return tuple(found)
 
-    def _differences(self) -> list[str]:
-        """Give the keys in which the plans' settings, or where they were found, differ."""
-        one, other = self.first.to_json(stale=False), self.second.to_json(stale=False)
-        keys = ("use_case", "node", "fingerprint", *codec.to_builtins(self.first.plan), "software")
-        return [key for key in keys if one[key] != other[key]]
-
     def to_json(self, *, first_stale: bool, second_stale: bool) -> dict[str, Any]:
         """Give the comparison as plain values for JSON."""
+        one, other = self.first.to_json(stale=first_stale), self.second.to_json(stale=second_stale)
+        keys = ("use_case", "node", "fingerprint", *codec.to_builtins(self.first.plan), "software")
         return {
-            "first": self.first.to_json(stale=first_stale),
-            "second": self.second.to_json(stale=second_stale),
-            "differences": self._differences(),
+            "first": one,
+            "second": other,
+            "differences": [key for key in keys if one[key] != other[key]],
             "throughput_ratio": self.ratio,
             "intervals_overlap": self.intervals_overlap,
             "verdict": self.conclusion,
         }
-
-
-def compare(first: StoredPlan, second: StoredPlan) -> PlanComparison:
-    """Compare two plans."""
-    one, other = first.throughput_samples_per_s, second.throughput_samples_per_s
-    return PlanComparison(
-        first=first,
-        second=second,
-        ratio=other.median / one.median,
-        intervals_overlap=one.low <= other.high and other.low <= one.high,
-    )
 
 
 def comparison_text(comparison: PlanComparison, terminal: Terminal) -> str:

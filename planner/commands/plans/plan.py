@@ -14,8 +14,7 @@ from planner.api import plans
 from planner.api.plans import FoundPlan
 from planner.exports.formats import JSON, export_commands, export_text, find_format, unsaid
 from planner.input_cost.lines import input_json, input_lines
-from planner.report.comparison import compare as compare_plans
-from planner.report.comparison import comparison_text
+from planner.report.comparison import PlanComparison, comparison_text
 from planner.report.output import Output
 from planner.report.page.files import write_page
 from planner.report.page.plan import plan_page
@@ -59,7 +58,7 @@ def _draw(found: FoundPlan, terminal: Terminal) -> str:
 def compare(db: str, out: Output, first_id: int, second_id: int) -> None:
     """Show how two plans differ."""
     first, second = plans.get(first_id, db=db), plans.get(second_id, db=db)
-    comparison = compare_plans(first.stored, second.stored)
+    comparison = PlanComparison(first.stored, second.stored)
     for warning in comparison.warnings:
         out.warn(warning)
     out.write_text(lambda terminal: comparison_text(comparison, terminal))

@@ -23,7 +23,7 @@ from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.records.usage_record import HostUsage
-from planner.report.comparison import compare
+from planner.report.comparison import PlanComparison
 from planner.report.node_choice import choice_json
 from planner.report.nodes import links_json
 from planner.report.sweeps.tables import record_json, sweep_json
@@ -72,7 +72,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
 
     def plan_comparison(values: Values) -> Found:
         first, second = (plans.get(values[name], db=db) for name in ("first", "second"))
-        comparison = compare(first.stored, second.stored)
+        comparison = PlanComparison(first.stored, second.stored)
         return Found(
             data=comparison.to_json(first_stale=first.is_stale, second_stale=second.is_stale),
             warnings=comparison.warnings,

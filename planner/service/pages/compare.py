@@ -9,7 +9,7 @@ from planner.api.plans import FoundPlan
 from planner.quantities import format_bytes, format_interval
 from planner.records.machine_record import MachineRecord
 from planner.records.training_record import TrainingRecord
-from planner.report.comparison import compare
+from planner.report.comparison import PlanComparison
 from planner.report.figures.machine_figures import limit_figures
 from planner.report.figures.plan_figures import compared_plans_figure
 from planner.report.figures.training_figures import compared_figures
@@ -57,7 +57,7 @@ def _compare_plans(found: Sequence[FoundPlan]) -> Mapping[str, object]:
     first, *others = (one.stored for one in found)
     said: list[str] = []
     for other in others:
-        comparison = compare(first, other)
+        comparison = PlanComparison(first, other)
         said += [comparison.conclusion, *comparison.warnings]
     return {
         "names": [f"Plan {one.stored.id}" for one in found],

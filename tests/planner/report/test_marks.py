@@ -18,7 +18,7 @@ from planner.commands.sweep import SweepDisplay
 from planner.exports.formats import export_text
 from planner.paper_tables import load_paper
 from planner.paper_tables._evidence import StoredEvidence
-from planner.report.comparison import compare, comparison_text
+from planner.report.comparison import PlanComparison, comparison_text
 from planner.report.output import Output
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.plans import plan_text, plans_csv, plans_table
@@ -80,10 +80,10 @@ def test_a_sweep_that_begins_says_that_its_data_are_made_up(capsys):
 
 
 def test_comparisons_mark_made_up_data():
-    text = comparison_text(compare(MADE_UP, REAL), NARROW)
+    text = comparison_text(PlanComparison(MADE_UP, REAL), NARROW)
     (line,) = (line for line in text.splitlines() if line.startswith("data"))
     assert line.split() == ["data", "*", "generated"]
-    assert "generated" not in comparison_text(compare(REAL, REAL), NARROW)
+    assert "generated" not in comparison_text(PlanComparison(REAL, REAL), NARROW)
     sides = [
         TrainingSide(record=replace(TRAINING, is_generated=True)),
         TrainingSide(record=replace(TRAINING, id=2, is_generated=False, data="/data/mnist")),

@@ -16,7 +16,7 @@ from sample_plan import NOON
 from launch.plan import Plan
 from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.quantities import printable
-from planner.report.comparison import compare, comparison_text
+from planner.report.comparison import PlanComparison, comparison_text
 from planner.report.figures.plan_figures import compared_plans_figure
 from planner.report.output import Output
 from planner.report.plan_line import describe_settings
@@ -219,14 +219,14 @@ def test_a_plan_without_baseline_says_so():
     ],
 )
 def test_a_plan_is_faster_only_where_the_intervals_lie_apart(first, second, conclusion):
-    comparison = compare(first, second)
+    comparison = PlanComparison(first, second)
     assert comparison.conclusion.startswith(conclusion)
     assert conclusion in comparison_text(comparison, SCREEN)
 
 
 def test_script_has_its_command_for_a_name_and_its_samples_are_not_those_of_others():
     name = "script:python train.py '{batch}'"
-    comparison = compare(replace(speed(1, 40, 1), use_case=name), speed(2, 50, 1))
+    comparison = PlanComparison(replace(speed(1, 40, 1), use_case=name), speed(2, 50, 1))
     assert comparison.conclusion == "plan 2 has 1.25 times the samples/s of plan 1"
     trials = trials_table([replace(TRIALS[0], use_case=name), *TRIALS[1:]], PIPE)
     picture = compared_plans_figure([comparison.first, comparison.second]).svg
@@ -237,7 +237,7 @@ def test_script_has_its_command_for_a_name_and_its_samples_are_not_those_of_othe
 
 def test_a_comparison_marks_what_differs():
     other = replace(LONG, plan=replace(FOUND.plan, node_batch=64, options={}))
-    comparison = compare(FOUND, other)
+    comparison = PlanComparison(FOUND, other)
     lines = comparison_text(comparison, SCREEN).splitlines()
     marked = [line.split("  ")[0] for line in lines if " * " in line]
     assert marked == ["use case", "host", "batch", "option wait_policy"]
@@ -250,9 +250,9 @@ def test_a_comparison_marks_what_differs():
 
 
 def test_plans_that_are_hard_to_compare_are_compared_with_a_warning():
-    assert compare(FOUND, replace(FOUND, id=8)).warnings == ()
+    assert PlanComparison(FOUND, replace(FOUND, id=8)).warnings == ()
     elsewhere = replace(FOUND, id=8, fingerprint="sha256:bb", use_case="complexsmall")
-    first, second = compare(FOUND, elsewhere).warnings
+    first, second = PlanComparison(FOUND, elsewhere).warnings
     assert "not the same work" in first
     assert "different hardware" in second
 
