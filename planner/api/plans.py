@@ -371,7 +371,7 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
 
 
 def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
-    from planner.input_cost.epochs import assess_stored  # not to list plans
+    from planner.input_cost.epochs import assess_input  # not to list plans
     from planner.worth.worth import assess
 
     judged = _judge(store, stored)
@@ -383,7 +383,7 @@ def _judge_with_trials(store: Store, stored: StoredPlan) -> FoundPlan:
     worth = assess(stored, trials, facts, node, _find_noise(store, stored, facts))
     measured = () if facts is None or node is None else node.data
     data = next((one for one in measured if facts is not None and one.path == facts.data), None)
-    cost = None if node is None else assess_stored(stored, facts, node, data)
+    cost = None if node is None else assess_input(stored, facts, node, data)
     return replace(
         judged,
         trials=tuple(trials),

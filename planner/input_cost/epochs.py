@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from launch.case_facts import CaseFacts
-from launch.plan import Plan
 from planner.input_cost.read_times import ReadTimes, cache_hits, read_times, sample_s
 from planner.plans.stored_plan import StoredPlan
 from probes.hardware import DataSpeed, Hardware
@@ -98,7 +97,7 @@ class InputCost:
         return self.in_place_s(unread) - self.copied_s(unread)
 
 
-def assess_stored(
+def assess_input(
     stored: StoredPlan,
     facts: CaseFacts | None,
     node: Hardware,
@@ -106,57 +105,28 @@ def assess_stored(
     *,
     share: float = 1.0,
 ) -> InputCost | None:
-    """Work out what the epochs of a stored plan take; `assess_input` says more.
+    """Work out what the epochs of a stored plan take; ``None`` where too little is known.
+
+    Its trials found their samples in the page cache, or decoded. With several nodes each reads its
+    share of every epoch, in another order each time: what it has not read before it reads from
+    files, also in later epochs.
 
     Args:
         stored: The plan.
         facts: What is trained; ``None`` where that is not on record.
-        node: Its machine.
+        node: The plan's machine.
         data: Measured speed of the data there; ``None`` where it was not measured.
         share: Part of every epoch that the node trains.
     """
     if facts is None or data is None:
         return None
-    return assess_input(
-        stored.plan,
-        facts,
-        data,
-        samples_per_s=stored.throughput_samples_per_s.median,
-        cores=node.cpu.granted_cores,
-        room_bytes=node.memory.usable_bytes - (stored.peak_memory_bytes or 0),
-        share=share,
-    )
-
-
-def assess_input(
-    plan: Plan,
-    facts: CaseFacts,
-    data: DataSpeed,
-    *,
-    samples_per_s: float,
-    cores: float,
-    room_bytes: float,
-    share: float = 1.0,
-) -> InputCost | None:
-    """Work out what the epochs of a plan take on a node; ``None`` where too little is known.
-
-    With several nodes each reads its share of every epoch, in another order each time: what it has
-    not read before it reads from files, also in later epochs.
-
-    Args:
-        plan: Of the node.
-        facts: What is trained.
-        data: Measured speed of its data.
-        samples_per_s: Of the trials, which found their samples in the page cache, or decoded.
-        cores: That the plan may use.
-        room_bytes: Memory that the page cache may have.
-        share: Part of every epoch that the node trains.
-    """
+    plan = stored.plan
     here = read_times(plan, facts, data)
     if here is None:
         return None
-    base_s = 1 / samples_per_s
-    hits = cache_hits(room_bytes, here.num_bytes)
+    base_s = 1 / stored.throughput_samples_per_s.median
+    room_bytes = node.memory.usable_bytes - (stored.peak_memory_bytes or 0)
+    cores, hits = node.cpu.granted_cores, cache_hits(room_bytes, here.num_bytes)
 
     def time_of(times: ReadTimes, *, is_copied: bool) -> Callable[[float], float]:
         def at(unread: float) -> float:

@@ -16,7 +16,7 @@ from launch.strategies._gpus import find_devices
 from planner.cluster.prediction import ClusterNode, Prediction
 from planner.cluster.sync_cost import first_ready
 from planner.errors import NoPlanError, StalePlanError
-from planner.input_cost.epochs import InputCost, assess_stored
+from planner.input_cost.epochs import InputCost, assess_input
 from planner.jobs.accumulation import accumulate_steps, count_passes
 from planner.jobs.batch_limit import largest_batch
 from planner.jobs.launch_request import LaunchRequest
@@ -255,7 +255,7 @@ def _input_cost(
         return None
     data = store.machines.find_data_speed(plan.node, path)
     facts = store.studies.case_facts(stored.study_id)
-    return assess_stored(stored, facts, plan.node, data, share=share)
+    return assess_input(stored, facts, plan.node, data, share=share)
 
 
 def make_job(

@@ -6,14 +6,16 @@ import json
 from dataclasses import replace
 
 import pytest
-from sample_plan import CASE
+from sample_plan import CASE, FOUND
+from worth_cases import NODE
 
 from launch.plan import Plan
 from planner.input_cost.epochs import assess_input
 from planner.input_cost.lines import data_facts, input_lines
 from planner.input_cost.read_times import cache_hits
 from probes import codec
-from probes.hardware import DataSpeed, LocalCopy, ReadRate
+from probes.hardware import DataSpeed, LocalCopy, Memory, ReadRate
+from probes.timing import Interval
 
 GB = 10**9
 FACTS = replace(CASE, train_samples=900, read_s=0.002)
@@ -45,12 +47,11 @@ NETWORK = DataSpeed(
 )
 
 
-def assess(plan, *, data=NETWORK, room_bytes=GB, share=1.0, facts=FACTS):
-    cost = assess_input(
-        plan, facts, data, samples_per_s=100, cores=2, room_bytes=room_bytes, share=share
-    )
-    assert cost is not None
-    return cost
+def assess(plan, *, data=NETWORK, room_bytes=GB, share=1.0, facts=FACTS, samples_per_s=100.0):
+    rate = Interval(median=samples_per_s, low=samples_per_s, high=samples_per_s, count=9)
+    stored = replace(FOUND, plan=plan, throughput_samples_per_s=rate, peak_memory_bytes=None)
+    node = replace(NODE, memory=Memory(total_bytes=GB, usable_bytes=room_bytes))
+    return assess_input(stored, facts, node, data, share=share)
 
 
 PLAIN = Plan(strategy="sequential", node_batch=32)
@@ -151,8 +152,7 @@ def test_copy_measured_before_room_was_recorded_is_advised_as_before():
 def test_copy_pays_where_the_file_system_caches_nothing():
     # What the trials measured includes the reading: 20 ms a sample, 10 of them for its file.
     uncached = replace(NETWORK, warm=NETWORK.cold)
-    cost = assess_input(PLAIN, FACTS, uncached, samples_per_s=50, cores=2, room_bytes=GB, share=1.0)
-    assert cost is not None
+    cost = assess(PLAIN, data=uncached, samples_per_s=50.0)
     assert cost.epoch_s(0) == cost.later_s == pytest.approx(18.0)
     assert cost.epochs_until_copied() == 2
 
@@ -169,7 +169,7 @@ def test_what_is_not_known_gives_no_cost():
         replace(NETWORK, cold=()),
         replace(NETWORK, num_files=10),  # a few large files: samples are pieces of them
     ):
-        assert assess_input(PLAIN, FACTS, data, samples_per_s=100, cores=2, room_bytes=GB) is None
+        assert assess(PLAIN, data=data) is None
 
 
 def test_file_system_that_is_not_known_is_said_not_to_be():
