@@ -17,7 +17,7 @@ from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
 from planner.peer_runs.processes import PeerProcesses, SupervisedHost
 from planner.peer_runs.request import CompareRequest, Setting
-from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisedCommand, SupervisorRequest
+from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisorRequest
 from planner.peers._base import Peer, PeerSetup, PeerStart
 
 _THREADS = "OMP_NUM_THREADS"
@@ -130,7 +130,10 @@ class PeerLauncher:
                     token=setup.folder.name,
                     folder=str(setup.folder),
                     address=address,
-                    commands=tuple(_command(start, threads) for start in of_host),
+                    commands=tuple(
+                        replace(start, environment={**threads, **start.environment})
+                        for start in of_host
+                    ),
                     modules=peer.modules,
                     listens_everywhere=peer.listens_everywhere and not self._is_local,
                 ),
@@ -156,14 +159,6 @@ class PeerLauncher:
 def make_folder_name() -> Path:
     """Make the name of a folder that no host has yet. It is short: see `PeerSetup.folder`."""
     return Path(tempfile.gettempdir(), f"ddlplan-{secrets.token_hex(_TOKEN_BYTES)}")
-
-
-def _command(start: PeerStart, threads: dict[str, str]) -> SupervisedCommand:
-    return SupervisedCommand(
-        command=tuple(start.command),
-        environment={**threads, **start.environment},
-        files=start.files,
-    )
 
 
 def find_ports(count: int, *, is_local: bool) -> tuple[int, ...]:

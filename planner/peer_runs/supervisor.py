@@ -22,8 +22,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,6 +48,7 @@ from launch.system.temporary_folder import (
     remove_folders,
 )
 from launch.use_cases._imports import find_malicious_release
+from planner.peers._base import PeerStart
 from probes import codec
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
@@ -70,17 +71,6 @@ _LEFT_OUT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisedCommand:
-    """A program to start. None of them ends while the contender is well."""
-
-    command: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Texts by their names in the folder, which are there before it starts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorRequest:
     """What a supervisor is to look after."""
 
@@ -90,8 +80,9 @@ class SupervisorRequest:
     folder: str
     """Made, private, and removed in the end. The reports of the script come through it."""
 
-    commands: tuple[SupervisedCommand, ...] = ()
-    """Started in this order; none where another host starts the processes of this one."""
+    commands: tuple[PeerStart, ...] = ()
+    """Started in this order; none where another host starts the processes of this one. None ends
+    while the contender is well."""
 
     modules: tuple[str, ...] = ()
     """What they import: nothing is started where a malicious release of one is installed."""
@@ -185,7 +176,7 @@ class PeerSupervisor:
             "one network, or on one host"
         )
 
-    def _start(self, one: SupervisedCommand, path: Path) -> None:
+    def _start(self, one: PeerStart, path: Path) -> None:
         for name, text in one.files.items():
             (self._folder / name).write_text(text)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as log:

@@ -17,17 +17,9 @@ import pytest
 
 from launch.system.temporary_folder import remove_abandoned
 from launch.workers.log import find_cause
-from planner.peer_runs.processes import (
-    PeerFailedError,
-    PeerProcesses,
-    SupervisedHost,
-)
-from planner.peer_runs.supervisor import (
-    TOKEN_VARIABLE,
-    PeerSupervisor,
-    SupervisedCommand,
-    SupervisorRequest,
-)
+from planner.peer_runs.processes import PeerFailedError, PeerProcesses, SupervisedHost
+from planner.peer_runs.supervisor import TOKEN_VARIABLE, PeerSupervisor, SupervisorRequest
+from planner.peers._base import PeerStart
 from planner.peers._reports import PeerBegun, PeerStepDone
 from probes import codec
 
@@ -51,9 +43,8 @@ while True:
 def request(tmp_path: Path, program: str) -> SupervisorRequest:
     folder = str(tmp_path / "peer")
     command = (sys.executable, "-c", program, folder)
-    return SupervisorRequest(
-        token=tmp_path.name, folder=folder, commands=(SupervisedCommand(command=command),)
-    )
+    commands = (PeerStart(command=command),)
+    return SupervisorRequest(token=tmp_path.name, folder=folder, commands=commands)
 
 
 def started(tmp_path: Path, program: str) -> PeerProcesses:

@@ -16,7 +16,7 @@ from launch.workload import Workload
 from planner.errors import UsageError
 from planner.peer_runs.launcher import find_ports
 from planner.peer_runs.processes import PeerProcesses, SupervisedHost
-from planner.peer_runs.supervisor import SupervisedCommand, SupervisorRequest
+from planner.peer_runs.supervisor import SupervisorRequest
 from planner.peer_runs.trainings import PeerTraining
 from planner.peers import load_peer, peer_names
 from planner.peers._base import PeerSetup
@@ -212,14 +212,11 @@ def test_peer_that_is_installed_trains(name, case, tmp_path, short_folder):
     )
     if (obstacle := peer.find_obstacle(setup)) is not None:
         pytest.skip(obstacle)
-    commands = tuple(
-        SupervisedCommand(
-            command=tuple(start.command), environment=start.environment, files=start.files
-        )
-        for start in peer.starts(setup)
-    )
     request = SupervisorRequest(
-        token=tmp_path.name, folder=str(short_folder), address="127.0.0.1", commands=commands
+        token=tmp_path.name,
+        folder=str(short_folder),
+        address="127.0.0.1",
+        commands=tuple(peer.starts(setup)),
     )
     with PeerProcesses([SupervisedHost(host=None, request=request)]) as processes:
         training = PeerTraining(processes, start_limit_s=200, step_limit_s=60)
