@@ -75,20 +75,10 @@ class EventFile:
 
     def mark_generated(self) -> None:
         """Write a text that the training's data were made up, which TensorBoard shows as one."""
-        from tensorboard.compat.proto.summary_pb2 import Summary
-        from tensorboard.compat.proto.tensor_pb2 import TensorProto
-        from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
-        from tensorboard.plugins.text.metadata import create_summary_metadata
+        from tensorboard.plugins.text.summary_v2 import text_pb
 
-        words = TensorProto(
-            dtype="DT_STRING",
-            tensor_shape=TensorShapeProto(dim=[TensorShapeProto.Dim(size=1)]),
-            string_val=[b"generated: the use case made its samples up"],
-        )
-        metadata = create_summary_metadata("data", "")
-        self._write(
-            summary=Summary(value=[Summary.Value(tag="data", metadata=metadata, tensor=words)])
-        )
+        words = "generated: the use case made its samples up"
+        self._write(summary=text_pb("data", [words]))
 
     def _write(self, **content: object) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
