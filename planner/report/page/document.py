@@ -44,3 +44,24 @@ def facts_html(facts: Iterable[tuple[str, str]]) -> str:
     """Give facts as a table, a line each."""
     rows = (f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>" for name, value in facts)
     return f'<table class="facts">{"".join(rows)}</table>'
+
+
+def list_table(label: str, head: str, rows: str) -> str:
+    """Give a table whose rows are blocks on a phone: its label is a text, its head cells markup."""
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(label)}">'
+        f'<table class="list"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def row_head(name: str) -> str:
+    """Give the first cell of a row of such a table."""
+    return f'<th scope="row">{escaped(name)}</th>'
+
+
+def list_cell(title: str, text: str, *, columns: int = 1, kind: str = "") -> str:
+    """Give another cell, which a phone shows after the title of its column unless it is empty."""
+    span = f' colspan="{columns}"' if columns > 1 else ""
+    style = f' class="{kind}"' if kind else ""
+    label = f' data-label="{escaped(title)}"' if text else ""
+    return f"<td{span}{style}{label}>{escaped(text)}</td>"

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from planner.paper_tables._values import Cell, PaperPlot, PaperSection, PaperTable, TableColumn
 from planner.report.figures.figure import escaped, figures_html
-from planner.report.page.document import page_document
+from planner.report.page.document import list_cell, list_table, page_document, row_head
 from planner.report.papers.plots import paper_figures
 
 TITLE = "Papers' tables, and this database's figures beside them"
@@ -72,27 +72,21 @@ def _table(table: PaperTable) -> str:
     rows = [f"<tr>{''.join(_cells(row, columns))}</tr>" for row in table.rows]
     return (
         f'<h3 id="{table.key}">{escaped(table.title)}</h3>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escaped(table.title)}">'
-        f'<table class="list"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-        f"{_notes(table.all_notes)}"
+        f"{list_table(table.title, head, ''.join(rows))}{_notes(table.all_notes)}"
     )
 
 
 def _cells(row: Mapping[str, Cell], columns: Sequence[TableColumn]) -> Iterator[str]:
     """Give the cells of a row; why something is missing takes the place of empty ones after it."""
     first, *others = columns
-    yield f'<th scope="row">{escaped(first.cell_of(row).text)}</th>'
+    yield row_head(first.cell_of(row).text)
     while others:
         column, *others = others
         cell = column.cell_of(row)
         width = 1
         while cell.missing is not None and others and not others[0].cell_of(row).text:
             others, width = others[1:], width + 1
-        span = f' colspan="{width}"' if width > 1 else ""
-        kind = f' class="{name}"' if (name := _kind(cell, column)) else ""
-        label = f' data-label="{escaped(column.title)}"' if cell.text else ""
-        yield f"<td{span}{kind}{label}>{escaped(cell.text)}</td>"
+        yield list_cell(column.title, cell.text, columns=width, kind=_kind(cell, column))
 
 
 def _kind(cell: Cell, column: TableColumn) -> str:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from planner.peer_runs.request import Setting
 from planner.peer_runs.result import Comparison, PeerResult
 from planner.quantities import format_interval, format_range
 from planner.report.figures.figure import Figure, drawn_figures, escaped, figures_html
 from planner.report.figures.rows import Mark, bar_plot, point_plot, rate_mark
-from planner.report.page.document import facts_html, page_document
-from planner.report.peers.table import facts, format_parts, format_spread, format_start
+from planner.report.page.document import facts_html, list_cell, list_table, page_document, row_head
+from planner.report.peers.table import facts, own_rows, peer_row
+from planner.report.table import Row
 
 _STYLE = """
 body { max-width: 64rem; } h1 { margin-bottom: .4rem; }
 .list td, .list th { padding: .15rem .7rem .15rem 0; vertical-align: top; white-space: nowrap; }
 .list td:last-child { white-space: normal; }
 """
-_TITLES = (
-    *("peer", "version", "processes x threads", "samples/s", "ours / it", "rounds", "loading"),
-    *("exchange", "update", "start-up"),
+_KEYS = (
+    *("peer", "version", "spread", "rate", "ratio", "rounds"),
+    *("loading", "exchange", "update", "start"),
 )
+_TITLES = {
+    "spread": "processes x threads",
+    "rate": "samples/s",
+    "ratio": "ours / it",
+    "start": "start-up",
+}
+"""Of columns whose keys are not their titles."""
+
 _PLURALS = {Setting.DEFAULTS: "at their defaults", Setting.OURS: "with our settings"}
 _MOST = 2.0
 """An interval is drawn up to so many times the largest ratio: a wider one would hide the others."""
@@ -46,14 +53,11 @@ def _part(found: Comparison, setting: Setting) -> str:
     results = [result for result in found.results if result.setting is setting]
     figures = drawn_figures(_ratio_figure(results, setting), rate_figure(found, results, setting))
     drawn = figures_html(figures, str(setting))
-    head = "".join(f'<th scope="col">{escaped(text)}</th>' for text in _TITLES)
-    rows = _own_row(found) + "".join(map(_rows, results))
-    title = f"Peers {escaped(_PLURALS[setting])}"
-    return (
-        f'<h2>{title}</h2>{drawn}<div class="scroll" tabindex="0" role="region" '
-        f'aria-label="{title}"><table class="list"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    head = "".join(f'<th scope="col">{escaped(_TITLES.get(key, key))}</th>' for key in _KEYS)
+    # Ours stands over the peers of each setting, with all its turns.
+    rows = "".join([*map(_row, own_rows(found)), *map(_rows, results)])
+    title = f"Peers {_PLURALS[setting]}"
+    return f"<h2>{escaped(title)}</h2>{drawn}{list_table(title, head, rows)}"
 
 
 def _ratio_figure(results: list[PeerResult], setting: Setting) -> Figure | None:
@@ -108,52 +112,20 @@ def rate_figure(found: Comparison, results: list[PeerResult], setting: Setting) 
     )
 
 
-def _own_row(found: Comparison) -> str:
-    """Give the row of ours over all turns, in both settings of the peers."""
-    if found.samples_per_s is None:
-        return ""
-    rate, parts = format_interval(found.samples_per_s), format_parts(found.parts)
-    return _row(["ours", "", "", rate, "", "", *parts.values(), format_start(found.start_s)])
-
-
 def _rows(result: PeerResult) -> str:
     """Give the row of a peer, with the reason where it did not train to the end."""
     rows = ""
     if result.rounds or result.reason is None:
-        rows = _row(_cells(result))
+        ratio = "" if result.ratio is None else format_range(result.ratio)
+        rounds = str(len(result.rounds) or "")
+        rows = _row({**peer_row(result), "ratio": ratio, "rounds": rounds})
     if result.reason is not None:
-        version = _cell("version", result.version or "")
-        reason = _cell("reason", result.reason, columns=len(_TITLES) - 2)
-        rows += f"<tr>{_head_cell(result.peer)}{version}{reason}</tr>"
+        version = list_cell("version", result.version or "")
+        reason = list_cell("reason", result.reason, columns=len(_KEYS) - 2)
+        rows += f"<tr>{row_head(result.peer)}{version}{reason}</tr>"
     return rows
 
 
-def _row(cells: Sequence[str]) -> str:
-    """Give the row of a name and the cells of all other columns."""
-    name, *others = cells
-    return f"<tr>{_head_cell(name)}{''.join(map(_cell, _TITLES[1:], others))}</tr>"
-
-
-def _head_cell(name: str) -> str:
-    return f'<th scope="row">{escaped(name)}</th>'
-
-
-def _cell(title: str, text: str, columns: int = 1) -> str:
-    """Give a cell, which a phone shows after the title of its column where it is not empty."""
-    span = f' colspan="{columns}"' if columns > 1 else ""
-    label = f' data-label="{escaped(title)}"' if text else ""
-    return f"<td{span}{label}>{escaped(text)}</td>"
-
-
-def _cells(result: PeerResult) -> list[str]:
-    has = bool(result.rounds)
-    return [
-        result.peer,
-        result.version or "",
-        format_spread(result),
-        format_interval(result.samples_per_s),
-        "" if result.ratio is None else format_range(result.ratio),
-        str(len(result.rounds)) if has else "",
-        *(list(format_parts(result.parts).values()) if has else [""] * 3),
-        format_start(result.start_s),
-    ]
+def _row(row: Row) -> str:
+    cells = (list_cell(_TITLES.get(key, key), row.get(key, "")) for key in _KEYS[1:])
+    return f"<tr>{row_head(row['peer'])}{''.join(cells)}</tr>"

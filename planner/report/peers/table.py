@@ -39,7 +39,7 @@ _FIELDS = (
 
 def comparison_text(found: Comparison, terminal: Terminal) -> str:
     """Give the table, our own plan, and the fastest peers."""
-    rows = [*_own_rows(found), *map(_row, found.results)]
+    rows = [*own_rows(found), *map(peer_row, found.results)]
     return render_table(rows, _COLUMNS, terminal) + "\n" + render_facts(facts(found), terminal)
 
 
@@ -81,7 +81,7 @@ def conclusions(found: Comparison) -> Iterator[tuple[Setting, str]]:
             yield setting, f"{fastest.peer}: ours is {ratio} times as fast{unsure}"
 
 
-def _own_rows(found: Comparison) -> list[Row]:
+def own_rows(found: Comparison) -> list[Row]:
     """Give the row of ours over all turns; none where it had no turn."""
     if found.samples_per_s is None:
         return []
@@ -89,27 +89,28 @@ def _own_rows(found: Comparison) -> list[Row]:
         {
             "peer": "ours",
             "rate": format_interval(found.samples_per_s),
-            **format_parts(found.parts),
-            "start": format_start(found.start_s),
+            **_format_parts(found.parts),
+            "start": _format_start(found.start_s),
         }
     ]
 
 
-def _row(result: PeerResult) -> Row:
+def peer_row(result: PeerResult) -> Row:
+    """Give the row of a peer."""
     return {
         "peer": result.peer,
         "setting": str(result.setting),
         "rate": format_interval(result.samples_per_s),
         "ratio": format_interval(result.ratio),
-        **(format_parts(result.parts) if result.rounds else {}),
-        "start": format_start(result.start_s),
-        "spread": format_spread(result),
+        **(_format_parts(result.parts) if result.rounds else {}),
+        "start": _format_start(result.start_s),
+        "spread": "" if result.processes is None else f"{result.processes} x {result.threads}",
         "version": result.version or "",
         "reason": result.reason or "",
     }
 
 
-def format_parts(parts: TimeParts) -> dict[str, str]:
+def _format_parts(parts: TimeParts) -> dict[str, str]:
     """Write the parts of a step's time: ``loading``, ``exchange`` and ``update``."""
     shares = {"loading": parts.loading, "exchange": parts.exchange, "update": parts.update}
     return {
@@ -118,16 +119,9 @@ def format_parts(parts: TimeParts) -> dict[str, str]:
     }
 
 
-def format_start(start_s: Sequence[float]) -> str:
+def _format_start(start_s: Sequence[float]) -> str:
     """Write the start-up; nothing where there was none."""
     return f"{median(start_s):.1f} s" if start_s else ""
-
-
-def format_spread(result: PeerResult) -> str:
-    """Write processes and threads, such as ``2 x 1``."""
-    if result.processes is None:
-        return ""
-    return f"{result.processes} x {result.threads}"
 
 
 def comparison_csv(found: Comparison) -> str:
