@@ -12,7 +12,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from statistics import NormalDist
 
 from planner.quantities import format_count, format_number
@@ -33,14 +32,6 @@ _LEAST_TURNS = 4
 
 _WORTHWHILE = 1.05
 """More devices that are shown to gain less than this do not pay."""
-
-
-class Pay(StrEnum):
-    """Whether more devices make an epoch shorter."""
-
-    PAYS = "pays"
-    PAYS_NOT = "does not pay"
-    UNCLEAR = "not shown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,16 +55,6 @@ class PointFigures:
 
     loss: float | None
     """On the test set after the last epoch."""
-
-    @property
-    def pay(self) -> Pay:
-        """Whether its setting pays at this batch, against the first one."""
-        gain = self.speedup
-        if gain is None:
-            return Pay.UNCLEAR
-        if gain.low > 1:
-            return Pay.PAYS
-        return Pay.PAYS_NOT if gain.high <= _WORTHWHILE else Pay.UNCLEAR
 
 
 def point_figures(sweep: StoredSweep, point: SweepPoint) -> PointFigures:
@@ -191,10 +172,10 @@ def _pay_sentences(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Itera
     settings, batches = sweep.record.settings, sweep.record.batches
     first = settings[0].label
     for number, setting in enumerate(settings[1:], 1):
-        known = {one.point.batch: one for one in figures if one.point.setting == number}
-        gains = {b: g for b in batches if b in known and (g := known[b].speedup) is not None}
-        paying = [b for b in gains if known[b].pay is Pay.PAYS]
-        idle = [b for b in gains if known[b].pay is Pay.PAYS_NOT]
+        known = {one.point.batch: one.speedup for one in figures if one.point.setting == number}
+        gains = {b: gain for b in batches if (gain := known.get(b)) is not None}
+        paying = [b for b, gain in gains.items() if gain.low > 1]
+        idle = [b for b, gain in gains.items() if gain.low <= 1 and gain.high <= _WORTHWHILE]
         do = "do" if setting.label.endswith("s") else "does"
         if paying:
             at = max(paying, key=lambda b: gains[b].median)
