@@ -48,6 +48,7 @@ from launch.system.temporary_folder import (
     remove_folders,
 )
 from launch.use_cases._imports import find_malicious_release
+from launch.workers.log import read_tail
 from planner.peers._base import PeerStart
 from probes import codec
 
@@ -57,7 +58,7 @@ END = "end"
 
 _POLL_S = 0.1
 _READ_BYTES = 1 << 16
-_TAIL_BYTES = 8000
+_TAIL_LINES = 200
 _MAX_STOP_LOOKS = 10
 _STOP_LIMIT_S, _STOP_POLL_S = 0.5, 0.001
 _GRACE_S = 3.0
@@ -236,7 +237,7 @@ class PeerSupervisor:
                 continue
             del self._children[log]
             self._pass_on(reports)
-            _write(CommandEnded(code=code, log_tail=_read_tail(log)).encode())
+            _write(CommandEnded(code=code, log_tail=read_tail(log, _TAIL_LINES)).encode())
 
     def _stop(self) -> ProcessesStopped:
         """Stop all processes, and those that they start while they are being stopped."""
@@ -292,12 +293,6 @@ def _find_workers(job: str) -> set[int]:
                 for server in psutil.Process(pid).children():
                     found |= find_descendants(server.pid)
     return found
-
-
-def _read_tail(path: Path) -> str:
-    with path.open("rb") as log:
-        log.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return log.read().decode(errors="replace")
 
 
 def _await_stop(pids: set[int]) -> None:

@@ -45,9 +45,11 @@ def describe_settings(plan: Plan) -> str:
     >>> describe_settings(Plan(strategy="processes", node_batch=64, processes=2, precision="bf16"))
     '2x1 batch 64 bf16'
     """
-    replicas = [f"in {plan.replicas} replicas"] if _has_group_replicas(plan) else []
+    parts = max(plan.processes, plan.replicas)
+    # The layout shows no replicas where several processes share one.
+    replicas = [f"in {plan.replicas} replicas"] if 1 < plan.replicas < plan.processes else []
     batch = [] if _names_batch(plan) else [f"batch {plan.node_batch}"]
-    return " ".join([_layout(plan), *replicas, *batch, *_changed(plan)])
+    return " ".join([f"{parts}x{plan.threads // parts}", *replicas, *batch, *_changed(plan)])
 
 
 def _changed(plan: Plan) -> list[str]:
@@ -82,14 +84,3 @@ def _changed(plan: Plan) -> list[str]:
 def _names_batch(plan: Plan) -> bool:
     """Whether a script's plan says its batch as the user does: of a data loader, not of a step."""
     return plan.strategy == STRATEGY and BATCH in plan.options
-
-
-def _layout(plan: Plan) -> str:
-    """Give ``parts x threads of each``, the parts being processes or replicas."""
-    parts = max(plan.processes, plan.replicas)
-    return f"{parts}x{plan.threads // parts}"
-
-
-def _has_group_replicas(plan: Plan) -> bool:
-    """Return whether several processes share a replica; then the layout shows no replicas."""
-    return 1 < plan.replicas < plan.processes

@@ -13,7 +13,7 @@ from launch.strategies import check_plan
 from planner.cancellation import Cancellation
 from planner.sweeps.point_training import PointTraining, choose_turn
 from planner.sweeps.reports import BatchProgress, PointDone
-from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepRecord, SweepSetting
+from planner.sweeps.sweep_record import StoredSweep, SweepPoint, SweepSetting
 from planner.trials.reports import Listener
 from planner.trials.runner import TrialRunner
 from probes.hardware import Hardware
@@ -43,7 +43,7 @@ class Sweeper:
         now: Callable[[], datetime],
     ) -> None:
         self._sweep = sweep
-        self._record: SweepRecord = sweep.record
+        self._record = sweep.record
         self._cores = node.cpu.usable_cores
         self._runner = runner
         self._save_point = save_point
@@ -72,7 +72,12 @@ class Sweeper:
         with ExitStack() as opened:
             trainings = []
             for number in settings:
-                training = self._make_training(batch, number)
+                training = PointTraining(
+                    setting=number,
+                    plan=with_batch(self._record.settings[number], batch),
+                    samples=self._record.train_samples,
+                    epochs=self._record.epochs,
+                )
                 opened.callback(training.close)
                 trainings.append(training)
                 self._tell(batch, trainings)
@@ -103,14 +108,6 @@ class Sweeper:
         for training in ended:
             self._store(training, begun)
 
-    def _make_training(self, batch: int, number: int) -> PointTraining:
-        return PointTraining(
-            setting=number,
-            plan=with_batch(self._record.settings[number], batch),
-            samples=self._record.train_samples,
-            epochs=self._record.epochs,
-        )
-
     def _store(self, training: PointTraining, begun: str) -> None:
         point = self._save_point(training.make_point(begun, self._now()))
         self._listener(PointDone(point=point))
@@ -118,13 +115,12 @@ class Sweeper:
     def _tell(self, batch: int, trainings: Sequence[PointTraining]) -> None:
         labels = tuple(self._record.settings[one.setting].label for one in trainings)
         alive = [one for one in trainings if one.failure is None] or trainings
-        first = alive[0]
         self._listener(
             BatchProgress(
                 batch=batch,
                 settings=labels,
                 steps=min(one.steps_done for one in alive),
-                total=first.steps_per_epoch * first.epochs,
+                total=alive[0].steps_per_epoch * alive[0].epochs,
             )
         )
 

@@ -160,8 +160,10 @@ class TrainingRecorder:
                 store.trainings.end(self._record.id, state, error=error)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the training goes on
             self._close()
-            if state is not None or not isinstance(problem, StoreLockedError):
-                self._warn_once(f"this training is not fully recorded: {problem}")
+            is_told = state is not None or not isinstance(problem, StoreLockedError)
+            if is_told and not self._has_warned:
+                self._has_warned = True
+                self._warn(f"this training is not fully recorded: {problem}")
         if not was_recorded and self._record.id is not None:
             self._on_recorded(self._record.id)
 
@@ -190,11 +192,6 @@ class TrainingRecorder:
         self._store = None
         with suppress(Exception):
             self._opened.close()
-
-    def _warn_once(self, message: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            self._warn(message)
 
 
 @contextmanager

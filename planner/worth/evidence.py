@@ -40,10 +40,6 @@ class Evidence:
         """Give the latest measurement of each plan."""
         return list(self._latest.values())
 
-    def measured(self) -> list[TrialResult]:
-        """Give the latest measurement of each plan that could be chosen."""
-        return [result for result in self._latest.values() if result.role.is_for_choice]
-
     def find(self, plan: Plan) -> TrialResult | None:
         """Give the latest measurement of a plan."""
         return self._latest.get(plan)

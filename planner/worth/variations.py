@@ -24,7 +24,6 @@ LAYOUT = "layout"
 IN_LAYOUT = ("processes", "threads_per_process", "replicas")
 _FIXED = ("strategy", "devices", OWN_SETTINGS)
 _COUNTS = ("node_batch", "micro_batches", "loader_workers")
-_LINE_POINTS = 2
 
 
 class Basis(StrEnum):
@@ -88,7 +87,10 @@ def vary(
         found[setting, new] = Variation(
             setting=setting, value=value, other=new, speed=speed, basis=basis
         )
-    return sorted(found.values(), key=lambda v: (v.speed is None, v.setting, -_median(v)))
+    return sorted(
+        found.values(),
+        key=lambda v: (v.speed is None, v.setting, -v.speed.median if v.speed else 0.0),
+    )
 
 
 class _Settings(dict[str, str]):
@@ -183,11 +185,11 @@ def _changed(plan: Plan, name: str, value: Any) -> Plan | None:
 
 
 def _on_line(plan: Plan, other: Plan, steps: MeasuredSteps) -> Interval | None:
-    if len(steps.points) < _LINE_POINTS:
+    if len(steps.points) < 2:
         return None
     line = steps.step_time
     now, new = (line.at(each.node_batch) / each.node_batch for each in (plan, other))
-    return _exactly(now / new)
+    return Interval(median=now / new, low=now / new, high=now / new, count=0)
 
 
 def _effect(
@@ -228,11 +230,3 @@ def _effect(
         down, up = math.hypot(down, between), math.hypot(up, between)
     low, median, high = (math.exp(centre + side) for side in (-down, 0.0, up))
     return Interval(median=median, low=low, high=high, count=len(found))
-
-
-def _exactly(value: float) -> Interval:
-    return Interval(median=value, low=value, high=value, count=0)
-
-
-def _median(variation: Variation) -> float:
-    return variation.speed.median if variation.speed else 0.0

@@ -231,7 +231,8 @@ def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
         return RunnerUp(plan=raced.plan, lead=raced.speedup, in_turns=True)
     others = [
         result
-        for result in evidence.measured()
+        for result in evidence.latest()
+        if result.role.is_for_choice
         if result.plan != stored.plan and result.outcome is Outcome.OK
     ]
     if not others:

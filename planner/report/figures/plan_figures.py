@@ -57,12 +57,13 @@ def _parts_figure(worth: PlanWorth) -> Figure | None:
         for part in worth.step_parts
     ]
     rows = [part_row(part, worth) for part in worth.step_parts]
+    floors = "; ".join(f"{one.name}: {one.source}" for one in worth.step_parts if one.is_floor)
     return Figure(
         title=f"Where a step's {format_seconds(worth.step_s)} go",
         svg=bar_plot(marks, title="parts of a step's time", unit="ms"),
         columns=("part of a step", "time", "share", "from"),
         rows=[(row["part"], row["time"], row["share"], row["source"]) for row in rows],
-        note=_step_words(worth),
+        note=f"Hollow bars show the least that a part can take ({floors})." if floors else "",
     )
 
 
@@ -209,8 +210,3 @@ def plan_figures(stored: StoredPlan, worth: PlanWorth | None) -> list[Figure]:
         _batches_figure(stored, worth),
         _payoff_figure(worth),
     )
-
-
-def _step_words(worth: PlanWorth) -> str:
-    floors = "; ".join(f"{one.name}: {one.source}" for one in worth.step_parts if one.is_floor)
-    return f"Hollow bars show the least that a part can take ({floors})." if floors else ""
