@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from planner.report.figures.axes import CHARACTER, WIDTH, Axis, beside, draw_below, path, svg
-from planner.report.figures.curves import draw_legend, left_of, style, value_axis
+from planner.report.figures.curves import draw_legend, left_of, line_through, style, value_axis
 
 _RIGHT, _HEIGHT, _BELOW = 18.0, 190.0, 40.0
 _APART = 5.0
@@ -82,25 +82,21 @@ def batch_plot(
 def _draw(
     curve: BatchCurve, number: int, x_axis: Axis, y_axis: Axis, aside: float, bottom: float
 ) -> str:
-    line, dots, bars, crosses, is_begun = "", "", "", "", False
+    places: list[tuple[float, float | None]] = []
+    bars = crosses = ""
     for point in curve.points:
         x = x_axis.at(math.log2(point.batch)) + aside
-        if point.value is None:
-            if point.has_failed:
-                crosses += f"M{x - 3.5:.1f} {bottom - 10:.1f}l7 7m0 -7l-7 7"
-            is_begun = False
-            continue
-        y = y_axis.at(point.value)
-        line += f"{'L' if is_begun else 'M'}{x:.1f} {y:.1f}"
-        dots += f"M{x:.1f} {y:.1f}h0"
-        is_begun = True
+        places.append((x, None if point.value is None else y_axis.at(point.value)))
+        if point.value is None and point.has_failed:
+            crosses += f"M{x - 3.5:.1f} {bottom - 10:.1f}l7 7m0 -7l-7 7"
         if point.low is not None and point.high is not None:
             low, high = y_axis.at(point.low), y_axis.at(point.high)
             bars += f"M{x:.1f} {low:.1f}V{high:.1f}"
             bars += "".join(f"M{x - 3:.1f} {end:.1f}h6" for end in (low, high))
+    dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in places if y is not None)
     return (
         path("whisker", bars)
-        + path(f"curve {style(number)}", line)
+        + path(f"curve {style(number)}", line_through(places))
         + path(f"marks {style(number)}", dots)
         + path("crosses", crosses)
     )

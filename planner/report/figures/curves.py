@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from textwrap import wrap
@@ -134,7 +134,7 @@ def line_plot(
         )
         parts.append(path("spread", spread))
         places_of = [(x_axis.at(x), None if y is None else y_axis.at(y)) for x, y in points]
-        parts.append(path(f"curve {style(number)}", _line(places_of)))
+        parts.append(path(f"curve {style(number)}", line_through(places_of)))
         marked = places_of if len(points) <= _FEW else _lone(places_of)
         dots = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in marked if y is not None)
         parts.append(path(f"marks {style(number)}", dots))
@@ -246,19 +246,14 @@ def left_of(axis: Axis) -> float:
     return max(_LEAST_LEFT, CHARACTER * longest + 10)
 
 
-def _line(points: Sequence[tuple[float, float | None]]) -> str:
+def line_through(points: Points) -> str:
     """Give a line through points, from anew after each that is missing."""
-
-    def parts() -> Iterator[str]:
-        is_begun = False
-        for x, y in points:
-            if y is None:
-                is_begun = False
-                continue
-            yield f"{'L' if is_begun else 'M'}{x:.1f} {y:.1f}"
-            is_begun = True
-
-    return "".join(parts())
+    before = [None, *(y for _, y in points)]
+    return "".join(
+        f"{'M' if last is None else 'L'}{x:.1f} {y:.1f}"
+        for (x, y), last in zip(points, before, strict=False)
+        if y is not None
+    )
 
 
 def _lone(points: Points) -> Points:
