@@ -18,11 +18,7 @@ def pinning_text() -> str:
 def pinned_start(processes: int, threads: int, *, is_script: bool = False) -> str:
     """Give a program that pins its process, which then becomes what its arguments say.
 
-    Args:
-        processes: Of the plan.
-        threads: Of each.
-        is_script: Whether they are a Python script with its arguments, for the Python that runs
-            this program; else a command.
+    They are a command, or a Python script with its arguments for the Python that runs this.
     """
     rank = "0" if processes == 1 else 'int(os.environ.get("LOCAL_RANK", 0))'
     command = '[sys.executable, "-u", *sys.argv[1:]]' if is_script else "sys.argv[1:]"

@@ -64,10 +64,7 @@ def input_lines(
 ) -> Iterator[str]:
     """Say what epochs take where the data are, and whether to copy them to a local disk.
 
-    Args:
-        cost: Of one node.
-        epochs: Of the training, where there is one.
-        host: Name of the node among several.
+    Without ``epochs`` there is no training yet. ``host`` names the node among several.
     """
     speed, where = cost.data, "" if host is None else f" on {host}"
     first_s, later_s = cost.epoch_s(0), cost.later_s

@@ -45,13 +45,10 @@ class ReadTimes:
 def read_times(
     plan: Plan, facts: CaseFacts, data: DataSpeed, *, from_copy: bool = False
 ) -> ReadTimes | None:
-    """Work out how a plan reads; ``None`` where too little is known.
+    """Work out how a plan reads its data, or their copy on the local disk.
 
-    Args:
-        plan: The plan.
-        facts: What is trained.
-        data: Measured speed of its data.
-        from_copy: Whether a copy on the local disk is read.
+    Returns:
+        ``None`` where too little is known.
     """
     samples = facts.train_samples + facts.validation_samples
     place = data.local if from_copy else data

@@ -55,14 +55,7 @@ class MeasuredPeers:
 
 
 class Comparer:
-    """Compares ours with every peer of a request.
-
-    Args:
-        request: What is compared.
-        start_ours: Starts our training; leaving the context ends it.
-        launcher: Starts peers.
-        listener: Receives what is going on.
-    """
+    """Compares ours with every peer of a request. Leaving the context of our training ends that."""
 
     def __init__(
         self,

@@ -120,11 +120,7 @@ class CommandEnded(Report):
 
 
 class PeerSupervisor:
-    """The processes of a contender on this host.
-
-    Args:
-        request: What they are.
-    """
+    """The processes of a contender on this host."""
 
     def __init__(self, request: SupervisorRequest) -> None:
         self._request = request

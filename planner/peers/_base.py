@@ -162,12 +162,7 @@ class Peer(ABC):
 
 
 def torchrun_starts(setup: PeerSetup, program: Sequence[str]) -> list[PeerStart]:
-    """Give torchrun on each host.
-
-    Args:
-        setup: Of the peer.
-        program: What follows torchrun's own options.
-    """
+    """Give torchrun on each host, with a program behind torchrun's own options."""
     torchrun = [sys.executable, "-m", "torch.distributed.run"]
     torchrun += ["--nproc-per-node", str(setup.processes)]
     if setup.is_local:

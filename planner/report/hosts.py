@@ -29,10 +29,7 @@ def host_rows(
 ) -> list[Row]:
     """Give rows of `HOST_COLUMNS`, a host each, in the order of the findings.
 
-    Args:
-        findings: Of all hosts; those that are not ok become remarks.
-        facts: By host, of those that answered.
-        addresses: That MPI will use, by host.
+    Facts are there of hosts that answered, addresses are those that MPI will use.
     """
     names = dict.fromkeys(finding.host for finding in findings)
     return [

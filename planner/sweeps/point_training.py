@@ -35,18 +35,15 @@ _WARMUP_TURNS = 1
 
 @dataclass(slots=True)
 class PointTraining:
-    """One point of a sweep while it is trained: the whole training of a launch, in turns.
-
-    Args:
-        setting: Number of its device setting.
-        plan: With its batch.
-        samples: Of an epoch.
-        epochs: To train.
-    """
+    """One point of a sweep while it is trained: the whole training of a launch, in turns."""
 
     setting: int
+    """Number of its device setting."""
+
     plan: Plan
     samples: int
+    """Of an epoch."""
+
     epochs: int
 
     contender: RunningContender | None = None
@@ -181,11 +178,7 @@ class PointTraining:
 
 
 def choose_turn(trainings: Sequence[PointTraining]) -> int:
-    """Choose how many steps a turn of any of these trainings has: the same for all.
-
-    Args:
-        trainings: Of one batch, so that all have as many steps left.
-    """
+    """Choose how many steps each turn of these trainings of one batch has: the same for all."""
     total = max(one.steps_per_epoch * one.epochs for one in trainings)
     fastest_s = min((one.step_s for one in trainings if one.step_s), default=0.0)
     by_time = round(_LEAST_TURN_S / fastest_s) if fastest_s else 1

@@ -20,17 +20,7 @@ from probes.hardware import Hardware
 
 
 class Sweeper:
-    """Trains the points of a sweep that are not stored yet.
-
-    Args:
-        sweep: With its points so far.
-        node: This machine.
-        runner: Starts workers.
-        save_point: Stores a point; gives it with its number.
-        listener: Receives progress and points.
-        cancellation: Ends it.
-        now: Clock of the points' times.
-    """
+    """Trains the points of a sweep that are not stored yet."""
 
     def __init__(
         self,

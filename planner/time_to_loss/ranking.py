@@ -35,12 +35,7 @@ def in_real_time(findings: Findings, worth: Worth) -> Findings:
 
 
 class WeighedTrials:
-    """A store of trials whose reader sees their times by the worth of their samples.
-
-    Args:
-        trials: Keeps them with their own times.
-        worth: Of a sample.
-    """
+    """A store of trials whose reader sees their times by the worth of their samples."""
 
     def __init__(self, trials: TrialStore, worth: Worth) -> None:
         self._trials = trials

@@ -90,16 +90,7 @@ def measure_objective(
     target: Target,
     clock: Callable[[], float] = time.monotonic,
 ) -> Objective:
-    """Train until the noise scale is known and the target reached, or the time is up.
-
-    Args:
-        train: Trains.
-        facts: What is trained.
-        node: Where.
-        listener: Told what was found.
-        budget_s: Of the search.
-        target: What to reach, if anything.
-        clock: Seconds that only go forward.
+    """Train until the noise scale is known and the target reached, or its part of the budget spent.
 
     Raises:
         NoPlanError: The scale is not known after that time.

@@ -120,11 +120,7 @@ class TrainingRecorder:
                 self._write(_LOCK_TIMEOUT_S, self._next_usage())
 
     def end(self, error: BaseException | None) -> None:
-        """Write how the training ended. Waits for a locked database, in bounded time.
-
-        Args:
-            error: What ended it; ``None`` where it came to its end.
-        """
+        """Write how the training ended. Waits for a locked database, in bounded time."""
         try:
             if self._has_trained:
                 self._close()

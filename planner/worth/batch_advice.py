@@ -96,14 +96,12 @@ def advise(
     measured: MeasuredNoise | None,
     base_batch: int,
 ) -> BatchAdvice | None:
-    """Say what other batches would mean; ``None`` where it is not known: see `why_no_advice`.
+    """Say what batches other than a plan's would mean, by its rate and its step times.
 
-    Args:
-        plan: The plan.
-        samples_per_s: Its rate.
-        steps: Its step times with other batches.
-        measured: The noise scale.
-        base_batch: The use case's own batch.
+    The worth of a sample is 1 in the use case's own batch, ``base_batch``.
+
+    Returns:
+        ``None`` where it is not known: see `why_no_advice`.
     """
     if steps is None or len(steps.points) < 2 or measured is None:
         return None

@@ -15,12 +15,7 @@ from probes.timing import NORMAL_95, Interval
 
 
 class Evidence:
-    """Measured plans of a study up to some moment.
-
-    Args:
-        trials: Of the study.
-        until: Later ones belong to later searches.
-    """
+    """Measured plans of a study up to some moment: later trials belong to later searches."""
 
     def __init__(self, trials: Sequence[StoredTrial], until: datetime) -> None:
         self.trials = [trial for trial in trials if trial.created_at <= until]

@@ -47,11 +47,7 @@ def learn_effects(
 ) -> list[SettingEffect]:
     """Say what each value that was tried would do to a plan, by setting.
 
-    Args:
-        best: The plan to change.
-        results: Trials of its study, the latest last.
-        facts: What is trained.
-        node: Its machine.
+    The results are those of its study, the latest last.
     """
     known = [
         (one.plan, rate.median)

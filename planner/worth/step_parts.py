@@ -40,13 +40,8 @@ def split_step(
     The floors are added up although a step may do two things at once. So the rest may come out
     below 0; it is then left out. What would by itself take longer than the step did is no floor.
 
-    Args:
-        plan: The plan.
-        step_s: Measured time of its step.
-        facts: What is trained; ``None`` where it is not on record.
-        speeds: Measured limits of the node; ``None`` where there are none.
-        input_share: Part of the time in which steps waited for their samples, where measured; 0
-            stands for a script whose reading is not seen as well.
+    ``input_share`` is the part of the time in which steps waited for their samples, where that was
+    measured; 0 stands for a script whose reading is not seen as well.
     """
     parts: list[StepPart] = []
     if input_share:

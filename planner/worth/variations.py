@@ -66,13 +66,8 @@ def vary(
 
     Counts go one step up and down, to the nearest that was tried or, where none was, to the half
     and the double. Of a setting without order each other value is a step. Layouts (processes,
-    threads, replicas) are those of the same strategy that were tried.
-
-    Args:
-        plan: The plan.
-        evidence: Trials of its study.
-        facts: What is trained, and so which values can be tried here; ``None``: as in trials only.
-        steps: Its step times with other batches.
+    threads, replicas) are those of the same strategy that were tried. Without facts of what is
+    trained, settings have the values of trials only.
     """
     tried = {one.plan: settings_of(one.plan) for one in evidence.latest()}
     found: dict[tuple[str, str], Variation] = {}

@@ -176,14 +176,10 @@ def assess(
     node: Hardware | None,
     noise: MeasuredNoise | None = None,
 ) -> PlanWorth | None:
-    """Say what a plan is worth; ``None`` where none of its trials are on record.
+    """Say what a plan is worth, by the trials of its study and whatever else is on record.
 
-    Args:
-        stored: The plan.
-        trials: Those of its study.
-        facts: What is trained, if that is on record.
-        node: Its machine with measured limits, if there are any.
-        noise: What a training has measured of its use case's gradient noise, if one has.
+    Returns:
+        ``None`` where none of its trials are.
     """
     scaled = stored.plan
     stored = replace(stored, plan=replace(scaled, lr_scaling="none"))  # as its trials were

@@ -40,11 +40,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 class PeerTask:
-    """The use case that a script trains.
-
-    Args:
-        arguments: What `make_parser` reads, as a dict.
-    """
+    """The use case that a script trains, by what `make_parser` reads."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.case: UseCase = resolve(arguments["use_case"]).load(arguments["data"])
@@ -64,12 +60,7 @@ class PeerTask:
         return StepModule(self.case, model) if self._has_step else model
 
     def loss(self, model: Callable[[Any], Any], batch: Any) -> Tensor:
-        """Compute the mean loss over a batch.
-
-        Args:
-            model: What `make_model` gave, as it is or wrapped by a library.
-            batch: As the loader gives it.
-        """
+        """Compute the mean loss over a batch with what `make_model` gave, wrapped or not."""
         if self._has_step:
             loss: Tensor = model(map_tensors(batch, self._place))
             return loss
@@ -106,12 +97,7 @@ class PeerTask:
 
 
 class StepModule(nn.Module):
-    """A use case's own step as a model, because libraries wrap what is called.
-
-    Args:
-        case: Has the step.
-        model: Its model.
-    """
+    """A use case's own step as a model, because libraries wrap what is called."""
 
     def __init__(self, case: UseCase, model: nn.Module) -> None:
         super().__init__()
@@ -185,12 +171,9 @@ class StepClock:
         self._loading_s = time_s
 
     def note_step(self, loss: Any, samples: int, *, all_samples: int | None = None) -> None:
-        """Note the end of a step, and report it.
+        """Note the end of a step, and report it: loss and samples are those of this process.
 
-        Args:
-            loss: Of this process.
-            samples: Of this process.
-            all_samples: Of all of them, where that is not as many for each.
+        ``all_samples`` are of all of them, where that is not as many for each.
         """
         value = float(loss)
         now = time.perf_counter()
