@@ -18,71 +18,53 @@ _Value = Callable[[PointFigures], Interval | float | None]
 
 def sweep_figures(sweep: StoredSweep) -> list[Figure]:
     """Give the plots that a sweep has values for."""
-    figures = all_figures(sweep)
+    record, figures = sweep.record, all_figures(sweep)
+    first = record.settings[0].label
+    after = f"on the test set after {format_count(record.epochs, 'epoch')}"
     return drawn_figures(
-        _epoch_figure(sweep, figures),
-        _speedup_figure(sweep, figures),
-        _accuracy_figure(sweep, figures),
-        _loss_figure(sweep, figures),
-    )
-
-
-def _epoch_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
-    return _figure(
-        sweep,
-        figures,
-        lambda one: one.epoch_s or one.rough_epoch_s,
-        format_range,
-        title="Time per epoch",
-        y_title="seconds per epoch",
-        note="Steps alone, without start and validation. Bars are 95 % intervals for another run "
-        "on this machine at another time: they have its drift in them.",
-    )
-
-
-def _speedup_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
-    settings = sweep.record.settings
-    if len(settings) < 2:
-        return None
-    return _figure(
-        sweep,
-        figures,
-        lambda one: one.speedup,
-        format_interval,
-        title=f"Speed against {settings[0].label}",
-        y_title="times as fast",
-        reference=(f"as fast as {settings[0].label}", 1.0),
-        first=1,
-        note="Bars are 95 % intervals, turn by turn at the same batch: what slowed both settings "
-        "cancels out.",
-    )
-
-
-def _accuracy_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
-    samples = sweep.record.test_samples
-    return _figure(
-        sweep,
-        figures,
-        lambda one: one.accuracy and one.accuracy.scaled(100),
-        lambda shown: percent(shown.scaled(0.01)),
-        title=f"Accuracy on the test set after {format_count(sweep.record.epochs, 'epoch')}",
-        y_title="% right",
-        from_zero=False,
-        note=f"Bars are 95 % intervals of a share of {samples} test samples, after one training "
-        f"each with seed {sweep.record.seed}.",
-    )
-
-
-def _loss_figure(sweep: StoredSweep, figures: Sequence[PointFigures]) -> Figure | None:
-    return _figure(
-        sweep,
-        figures,
-        lambda one: one.loss,
-        format_range,
-        title=f"Loss on the test set after {format_count(sweep.record.epochs, 'epoch')}",
-        y_title="loss",
-        from_zero=False,
-        note=f"After one training each with seed {sweep.record.seed}, which shows no interval.",
+        _figure(
+            sweep,
+            figures,
+            lambda one: one.epoch_s or one.rough_epoch_s,
+            format_range,
+            title="Time per epoch",
+            y_title="seconds per epoch",
+            note="Steps alone, without start and validation. Bars are 95 % intervals for another "
+            "run on this machine at another time: they have its drift in them.",
+        ),
+        _figure(
+            sweep,
+            figures,
+            lambda one: one.speedup,
+            format_interval,
+            title=f"Speed against {first}",
+            y_title="times as fast",
+            reference=(f"as fast as {first}", 1.0),
+            first=1,
+            note="Bars are 95 % intervals, turn by turn at the same batch: what slowed both "
+            "settings cancels out.",
+        ),
+        _figure(
+            sweep,
+            figures,
+            lambda one: one.accuracy and one.accuracy.scaled(100),
+            lambda shown: percent(shown.scaled(0.01)),
+            title=f"Accuracy {after}",
+            y_title="% right",
+            from_zero=False,
+            note=f"Bars are 95 % intervals of a share of {record.test_samples} test samples, after "
+            f"one training each with seed {record.seed}.",
+        ),
+        _figure(
+            sweep,
+            figures,
+            lambda one: one.loss,
+            format_range,
+            title=f"Loss {after}",
+            y_title="loss",
+            from_zero=False,
+            note=f"After one training each with seed {record.seed}, which shows no interval.",
+        ),
     )
 
 
@@ -97,7 +79,7 @@ def _figure(
     from_zero: bool = True,
     reference: tuple[str, float] | None = None,
     first: int = 0,
-    note: str = "",
+    note: str,
 ) -> Figure | None:
     """Draw a value of each point, from a setting on; ``None`` where none has it."""
     settings = list(enumerate(sweep.record.settings))[first:]
