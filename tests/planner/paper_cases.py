@@ -10,6 +10,7 @@ import worth_cases
 from sample_plan import NOON, SOFTWARE
 from training_samples import EPOCH, TRAINING, usage_of
 
+from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.paper_tables._evidence import (
     StoredEvidence,
@@ -22,6 +23,7 @@ from planner.records.study_record import StudyRecord
 from planner.sweeps.sweep_record import StoredSweep
 from probes.hardware import Hardware
 
+FACTS = replace(worth_cases.FACTS, max_stages=8)
 NODE: Hardware = replace(worth_cases.NODE, gpu_reason="no NVIDIA driver")
 MACHINE = MachineRecord(
     id=1,
@@ -33,7 +35,9 @@ MACHINE = MachineRecord(
 )
 
 
-def study(use_case: str = "simplebig", **changes: Any) -> StudyEvidence:
+def study(
+    use_case: str = "simplebig", *, facts: CaseFacts = FACTS, **changes: Any
+) -> StudyEvidence:
     """A study in which one core, threads and processes were timed."""
     record = StudyRecord(
         id=3,
@@ -44,7 +48,7 @@ def study(use_case: str = "simplebig", **changes: Any) -> StudyEvidence:
         fingerprint=NODE.fingerprint(),
         precision="fp32",
         software=SOFTWARE,
-        facts=replace(worth_cases.FACTS, max_stages=8),
+        facts=facts,
         last_trial_at=NOON,
     )
     trials = changes.pop("trials", worth_cases.TRIALS)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import paper_cases
 import pytest
 import worth_cases
-from paper_cases import EVIDENCE, NODE
+from paper_cases import EVIDENCE, FACTS, MACHINE, NODE
 
 from launch.use_cases import make_workload
 from planner.paper_tables import load_paper
@@ -47,19 +47,14 @@ def test_one_core_is_shown_by_the_time_of_an_epoch():
 
 def test_hardware_without_gpus_is_the_reason_and_no_row_is_left_out():
     rows = rows_of("lerat-simplebig-gpu")
-    assert [row["published"].text for row in rows.values()] == [
-        "121.82",
-        "not found here",
-        "8.01",
-        "not found here",
-    ]
+    published = [row["published"].text for row in rows.values()]
+    assert published == ["121.82", "not found here", "8.01", "not found here"]
     assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm: no NVIDIA driver"}
 
 
 def test_machine_on_record_without_a_reason_for_no_gpus_names_none():
-    study = paper_cases.study()
-    machine = replace(study.machine, hardware=replace(NODE, gpu_reason=None))
-    held = StoredEvidence(studies={"simplebig": [replace(study, machine=machine)]})
+    machine = replace(MACHINE, hardware=replace(NODE, gpu_reason=None))
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(machine=machine)]})
     rows = rows_of("lerat-simplebig-gpu", held)
     assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm"}
 
@@ -73,10 +68,9 @@ def test_machine_on_record_without_a_reason_for_no_gpus_names_none():
 )
 def test_too_few_gpus_are_counted(num_gpus, setting, why):
     """The story: three were "3 GPU on vm"."""
-    study = paper_cases.study()
     gpus = tuple(Gpu(nvml_index=n, cuda_index=n) for n in range(num_gpus))
-    machine = replace(study.machine, hardware=replace(NODE, gpus=gpus, gpu_reason=None))
-    held = StoredEvidence(studies={"simplebig": [replace(study, machine=machine)]})
+    machine = replace(MACHINE, hardware=replace(NODE, gpus=gpus, gpu_reason=None))
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(machine=machine)]})
     assert rows_of("lerat-simplebig-gpu", held)[setting]["ours"].missing == why
 
 
@@ -107,9 +101,8 @@ def test_strategy_whose_trials_had_too_little_time_is_wanted_again_with_more_of_
     why = "0 of 2 steps until the time limit: raise --budget"
     late = replace(trial.result, outcome=outcome, measurement=None, reason=why)
     trials = [*worth_cases.TRIALS, replace(trial, result=late)]
-    study = paper_cases.study(trials=trials)
-    facts = replace(study.record.facts, sample_s=1.0)
-    study = replace(study, record=replace(study.record, facts=facts))
+    facts = replace(FACTS, sample_s=1.0)
+    study = paper_cases.study(trials=trials, facts=facts)
     held = StoredEvidence(studies={"simplebig": [study]})
     wanted = {one.key: one for one in PAPER.wanted(held, NODE)}
     assert wanted["trial simplebig pipeline"].least_s == 2 * study.least_budget_s == 1152
@@ -139,9 +132,7 @@ def test_training_on_several_hosts_is_held_against_one_core_of_the_first():
 
 def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_alone():
     """The rate of generated pictures was divided by that of photos."""
-    study = paper_cases.study()
-    facts = replace(study.record.facts, data="/photos")
-    of_photos = replace(study, record=replace(study.record, facts=facts))
+    of_photos = paper_cases.study(facts=replace(FACTS, data="/photos"))
     made_up = paper_cases.training(worth_cases.BEST, 60.0, number=3, hosts=2)
     given = paper_cases.training(worth_cases.BEST, 40.0, number=4, hosts=2, data="/photos")
     held = StoredEvidence(
@@ -160,9 +151,7 @@ def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_a
 
 def test_commands_that_give_what_is_missing_name_the_data_of_the_row():
     """They searched with generated data, and the row of the photos stayed as it was."""
-    study = paper_cases.study()
-    facts = replace(study.record.facts, data="/my photos")
-    of_photos = replace(study, record=replace(study.record, facts=facts))
+    of_photos = paper_cases.study(facts=replace(FACTS, data="/my photos"))
     given = paper_cases.training(worth_cases.BEST, 40.0, hosts=2, data="/my photos")
     tune = "ddlplan tune --use-case simplebig --data '/my photos'"
     held = StoredEvidence(studies={"simplebig": [of_photos]})
@@ -174,9 +163,7 @@ def test_commands_that_give_what_is_missing_name_the_data_of_the_row():
 
 
 def test_rows_name_their_data_which_a_file_of_a_table_has_no_notes_for():
-    study = paper_cases.study()
-    facts = replace(study.record.facts, is_generated=True)
-    made_up = replace(study, record=replace(study.record, facts=facts))
+    made_up = paper_cases.study(facts=replace(FACTS, is_generated=True))
     held = replace(EVIDENCE, studies={"simplebig": [made_up]})
     assert rows_of("lerat-simplebig-cpu", held)["one core"]["data"].text == "generated"
     (table,) = (one for one in PAPER.tables(held) if one.key == "lerat-simplebig-cpu")
@@ -199,9 +186,7 @@ def test_a_study_of_other_data_than_those_asked_for_does_not_count():
         if isinstance(one, WantedTrial) and one.use_case == "simplebig"
     ]
     assert "threads" in trials
-    study = paper_cases.study()
-    facts = replace(study.record.facts, data="/photos")
-    of_photos = replace(study, record=replace(study.record, facts=facts))
+    of_photos = paper_cases.study(facts=replace(FACTS, data="/photos"))
     held = replace(held, studies={"simplebig": [of_photos]})
     assert held.study_of("simplebig", NODE.fingerprint()) is of_photos
 

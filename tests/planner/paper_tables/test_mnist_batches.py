@@ -25,12 +25,8 @@ def held(sweep=SWEEP, **changes):
 def test_every_point_is_a_row_with_its_intervals():
     (table,) = PAPER.tables(held())
     rows = [row for row in table.rows if "batch" in row]
-    assert [(row["batch"].number, row["devices"].text) for row in rows] == [
-        (32, "1 worker"),
-        (32, "2 workers"),
-        (64, "1 worker"),
-        (64, "2 workers"),
-    ]
+    shown = [(row["batch"].number, row["devices"].text) for row in rows]
+    assert shown == [(batch, label) for batch in (32, 64) for label in ("1 worker", "2 workers")]
     for row in rows:
         assert row["epoch"].low < row["epoch"].number < row["epoch"].high
         assert row["accuracy"].low < 98 < row["accuracy"].high
@@ -109,10 +105,7 @@ def test_a_sweep_that_is_not_done_here_is_wanted():
     done = {"batches": (64, 512, 4096)}
     assert PAPER.wanted(held(**done), NODE) == []
     assert len(PAPER.wanted(held(**done, is_finished=False), NODE)) == 1
-
-
-def test_a_sweep_without_the_wanted_batches_does_not_stand_for_one():
-    """A finished sweep of one batch was enough for good."""
+    # A finished sweep of one batch was enough for good.
     assert len(PAPER.wanted(held(batches=(64,)), NODE)) == 1
     assert PAPER.wanted(held(batches=(32, 64, 512, 4096)), NODE) == []
 

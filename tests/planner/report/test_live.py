@@ -192,22 +192,17 @@ def failed(reason: str) -> TrialResult:
 
 def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
     """Its rate, of a batch that is never chosen, stood as the best above a best plan of half."""
-    written = io.StringIO()
-    out = Output("tune", as_json=False)
-    out.errors = Console(file=written, width=200)
-    with LiveDisplay(out) as display:
-        for number, (role, batch) in enumerate(
-            [(Role.LOOK, 16), (Role.LOOK, 16), (Role.FINAL, 64)]
-        ):
-            result = TrialResult(
-                plan=Plan(strategy="sequential", node_batch=batch),
-                role=role,
-                outcome=Outcome.OK,
-                measurement=Measurement(samples_s=(1.0, 1.0)),
-                elapsed_s=2.0,
-            )
-            display(TrialEnded(result=result, number=number, is_best=True))
-    assert [" ".join(line.split()) for line in written.getvalue().splitlines()] == [
+    reports = []
+    for number, (role, batch) in enumerate([(Role.LOOK, 16), (Role.LOOK, 16), (Role.FINAL, 64)]):
+        result = TrialResult(
+            plan=Plan(strategy="sequential", node_batch=batch),
+            role=role,
+            outcome=Outcome.OK,
+            measurement=Measurement(samples_s=(1.0, 1.0)),
+            elapsed_s=2.0,
+        )
+        reports.append((0.0, TrialEnded(result=result, number=number, is_best=True)))
+    assert [" ".join(line.split()) for line in logged(*reports)] == [
         "0 16.0/s sequential 1x1 batch 16",
         "1 16.0/s sequential 1x1 batch 16 best look",
         "2 64.0/s sequential 1x1 batch 64 best",
@@ -216,9 +211,6 @@ def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
 
 def test_trial_beside_other_processes_shows_its_own_rate_and_is_marked():
     """One of 27 samples/s was shown with 143.6, next to a plan that others had slowed tenfold."""
-    written = io.StringIO()
-    out = Output("tune", as_json=False)
-    out.errors = Console(file=written, width=200)
     busy = DisturbedTurn(round=1, disturbance=Disturbance(others_cores=0.7), was_repeated=False)
     result = TrialResult(
         plan=Plan(strategy="sequential", node_batch=64),
@@ -227,8 +219,5 @@ def test_trial_beside_other_processes_shows_its_own_rate_and_is_marked():
         measurement=Measurement(samples_s=(2.0,), rounds=(1,), drift=5.0, disturbed=(busy,)),
         elapsed_s=2.0,
     )
-    with LiveDisplay(out) as display:
-        display(TrialEnded(result=result, number=1, is_best=True))
-    assert written.getvalue().split() == [
-        *("1", "32.0/s", "sequential", "1x1", "batch", "64", "best", "disturbed")
-    ]
+    (line,) = logged((0.0, TrialEnded(result=result, number=1, is_best=True)))
+    assert " ".join(line.split()) == "1 32.0/s sequential 1x1 batch 64 best disturbed"

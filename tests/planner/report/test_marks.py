@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import sample_plan
 import worth_cases
-from paper_cases import study, training
+from paper_cases import FACTS, study, training
 from sample_plan import NOON
 from sweep_samples import sample_record
 from training_samples import TRAINING
@@ -99,11 +99,8 @@ def test_csv_of_trainings_tells_made_up_data():
 
 
 def test_tables_of_papers_mark_made_up_data():
-    facts = replace(worth_cases.FACTS, max_stages=8, is_generated=True)
-    made_up = study()
-    made_up = replace(made_up, record=replace(made_up.record, facts=facts))
     held = StoredEvidence(
-        studies={"simplebig": [made_up]},
+        studies={"simplebig": [study(facts=replace(FACTS, is_generated=True))]},
         trainings={"simplebig": [training(worth_cases.BEST, 40.0, is_generated=True)]},
     )
     tables = load_paper("lerat_2022").tables(held)

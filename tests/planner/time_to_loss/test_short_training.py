@@ -32,6 +32,9 @@ def scale(width: float, value: float = 200.0) -> NoiseScale:
     )
 
 
+UNCLEAR = NoiseScale(scale=None, variance=1.0, square=0.01, measurements=50)
+
+
 class Recorded:
     """A training whose validation loss halves with each epoch; a step takes a second."""
 
@@ -119,15 +122,9 @@ def test_its_batch_is_the_use_case_s_own_in_parts():
 
 
 def test_while_the_scale_is_not_clear_it_goes_on_for_half_of_the_budget():
-    training = Recorded(NoiseScale(scale=None, variance=1.0, square=0.01, measurements=50))
-    with pytest.raises(NoPlanError, match="not known after 500 steps"):
-        training.measure(budget_s=1000)
-
-
-def test_scale_that_is_not_clear_is_no_basis():
-    unclear = NoiseScale(scale=None, variance=1.0, square=0.01, measurements=50)
-    with pytest.raises(NoPlanError, match="not clearly above its noise: raise --budget"):
-        Recorded(unclear).measure(budget_s=100)
+    said = "after 500 steps, its mean gradient is not clearly above its noise: raise --budget"
+    with pytest.raises(NoPlanError, match=said):
+        Recorded(UNCLEAR).measure(budget_s=1000)
 
 
 def test_training_without_a_measurement_is_no_basis():
@@ -145,9 +142,8 @@ def test_target_is_reached_between_two_epochs():
 
 
 def test_target_that_is_reached_is_no_end_while_the_scale_is_not_clear():
-    training = Recorded(NoiseScale(scale=None, variance=1.0, square=0.01, measurements=50))
     with pytest.raises(NoPlanError, match="not known after 500 steps"):
-        training.measure(budget_s=1000, target=Target(loss=0.4))
+        Recorded(UNCLEAR).measure(budget_s=1000, target=Target(loss=0.4))
 
 
 def test_target_may_be_an_accuracy():

@@ -98,18 +98,10 @@ def test_no_batch_is_sooner_by_less_than_the_doubt_in_the_plans_rate():
     assert wide.time_to_loss_ci_high / wide.time_to_loss == pytest.approx(40 / 25)
 
 
-def test_nothing_is_advised_without_a_scale_or_step_times():
-    unclear = replace(MEASURED, noise=replace(NOISE, scale=None, low=None, high=None))
-    single = steps_from_points(STEPS.points[:1])
-    assert advise(BEST, RATE, STEPS, None, 32) is None
-    assert advise(BEST, RATE, STEPS, unclear, 32) is None
-    assert advise(BEST, RATE, single, MEASURED, 32) is None
-    assert advise(BEST, RATE, None, MEASURED, 32) is None
-
-
 @pytest.mark.parametrize(
     ("steps", "noise", "reason"),
     [
+        (None, MEASURED, "the step time was not measured with other batches"),
         (
             steps_from_points(STEPS.points[:1]),
             MEASURED,
@@ -142,18 +134,14 @@ def test_where_other_batches_are_not_known_the_reason_is_a_line(steps, noise, re
     assert worth.to_json()["batches_unknown"].startswith(reason)
 
 
-def test_where_other_batches_are_known_no_reason_is_given():
-    worth = assess(replace(STORED, step_time=STEPS), TRIALS, FACTS, NODE, MEASURED)
-    assert "not known" not in worth_text(worth, Terminal(width=200))
-    assert worth.to_json()["batches_unknown"] is None
-
-
 def test_worth_of_a_plan_has_the_advice_beside_throughput():
     stored = replace(STORED, step_time=STEPS, plan=replace(BEST, lr_scaling="sqrt"))
     worth = assess(stored, TRIALS, FACTS, NODE, MEASURED)
     assert worth.baselines == assess(STORED, TRIALS, FACTS, NODE).baselines
-    text = worth_text(worth, Terminal(width=100))
+    text = worth_text(worth, Terminal(width=200))
     assert "WORTH OF A SAMPLE" in text
+    assert "not known" not in text
+    assert worth.to_json()["batches_unknown"] is None
     assert "96.0 (80.0 to 120) samples after epoch 2 of training 3" in text
     assert worth.to_json()["batches"]["lr_scaling"] == "sqrt"
     assert assess(STORED, TRIALS, FACTS, NODE).to_json()["batches"] is None

@@ -220,10 +220,6 @@ def test_a_line_that_misses_the_plan_s_own_rate_is_not_used():
     assert said.startswith("unclear: by trials with batches of 64, 128 a step of 128 takes 3 s, by")
 
 
-def test_time_of_which_nothing_is_explained_is_not_split():
-    assert split_step(BEST, 4.0, None, None, input_share=0.0)[1:] == []
-
-
 def test_what_nothing_is_known_of_is_not_tried(worth):
     found = variation(worth, "fused_optimizer", "false")
     assert (found.speed, found.basis) == (None, Basis.UNKNOWN)

@@ -129,6 +129,8 @@ def test_check_of_a_page_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UsageError, match="is a directory: name another file"):
         check_page(tmp_path)
+    with pytest.raises(UsageError, match="name another file"):
+        write_page(tmp_path, "page")
     assert list(tmp_path.parent.glob(f".{tmp_path.name}*")) == []
 
 
@@ -140,9 +142,3 @@ def test_folder_that_is_not_there_is_named_once_and_no_hidden_file(tmp_path):
             write(file)
         reason = f"there is no folder {tmp_path / 'missing'}"
         assert str(raised.value) == f"--html {file}: {reason}: name another file"
-
-
-@pytest.mark.parametrize("place", ["", "missing/plan.html"])
-def test_a_place_that_is_no_file_is_refused(place, tmp_path):
-    with pytest.raises(UsageError, match="name another file"):
-        write_page(tmp_path / place, "page")

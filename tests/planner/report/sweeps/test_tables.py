@@ -91,25 +91,10 @@ def test_sweep_names_the_hardware_and_the_software_that_its_times_are_of(sweep):
     assert "no probe of it is stored" in sweep_text(sweep, Terminal())
 
 
-def test_piped_table_cuts_nothing(sweep):
-    text = sweep_text(sweep, Terminal())
-    assert "\x1b" not in text
-    assert "2 workers" in text
-
-
 def test_list_has_a_line_for_each_sweep(sweep):
     lines = sweeps_table([sweep.record], Terminal()).splitlines()
-    assert lines[0].split() == [
-        "ID",
-        "USE",
-        "CASE",
-        "POINTS",
-        "EPOCHS",
-        "BATCHES",
-        "DEVICES",
-        "HOST",
-        "BEGUN",
-    ]
+    titles = " ".join(lines[0].split())
+    assert titles == "ID USE CASE POINTS EPOCHS BATCHES DEVICES HOST BEGUN"
     assert "6/6" in lines[1]
     assert "32 to 128" in lines[1]
 
@@ -177,17 +162,8 @@ def test_plot_names_its_axes_its_curves_and_its_intervals():
         for label in ("1 worker", "2 workers")
     ]
     svg = batch_plot(curves, title="t", y_title="seconds per epoch", reference=("level", 4.0))
-    for text in (
-        "batch, samples per step",
-        "seconds per epoch",
-        "32",
-        "64",
-        "1 worker",
-        "2 workers",
-        "95 % interval",
-        "level",
-    ):
-        assert text in texts(svg)
+    axes = {"batch, samples per step", "seconds per epoch", "32", "64"}
+    assert axes | {"1 worker", "2 workers", "95 % interval", "level"} <= set(texts(svg))
 
 
 def test_intervals_of_two_curves_do_not_hide_each_other():
