@@ -9,11 +9,9 @@ from dataclasses import replace
 import sample_plan
 import worth_cases
 from paper_cases import FACTS, study, training
-from sample_plan import NOON
 from sweep_samples import sample_record
 from training_samples import TRAINING
 
-from launch.plan import Plan
 from planner.commands.sweep import SweepDisplay
 from planner.exports.formats import export_text
 from planner.paper_tables import load_paper
@@ -28,8 +26,6 @@ from planner.report.table import Terminal
 from planner.report.training_comparison import TrainingComparison, TrainingSide
 from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.sweeps.reports import SweepOpened
-from planner.trials.result import Outcome, Role, TrialResult
-from planner.tuning.study import StoredTrial
 
 MADE_UP = replace(sample_plan.FOUND, id=7, use_case="mnist_cnn,lr=0.1", is_generated=True)
 REAL = replace(MADE_UP, id=8, is_generated=False)
@@ -123,21 +119,9 @@ def test_a_plot_of_made_up_and_of_given_data_says_that_a_part_is_made_up():
     assert marks == {("processes", "generated"), ("sequential", "")}
 
 
-def trial(number: int, use_case: str) -> StoredTrial:
-    result = TrialResult(
-        plan=Plan(strategy="sequential", node_batch=32),
-        role=Role.SEARCH,
-        outcome=Outcome.CRASH,
-        reason="it ended",
-        elapsed_s=1.0,
-    )
-    return StoredTrial(
-        id=number, study_id=1, number=number, created_at=NOON, result=result, use_case=use_case
-    )
-
-
 def test_trials_of_several_use_cases_name_them():
-    one, other = trial(0, "mnist_cnn"), trial(1, "mnist_cnn,lr=0.1")
+    names = ("mnist_cnn", "mnist_cnn,lr=0.1")
+    one, other = (replace(worth_cases.TRIALS[0], use_case=name) for name in names)
     assert "mnist_cnn" not in trials_table([one, one], NARROW)
     assert "mnist_cnn,lr=0.1" in trials_table([one, other], Terminal())
     (row,) = csv.DictReader(io.StringIO(trials_csv([other])))
@@ -145,7 +129,7 @@ def test_trials_of_several_use_cases_name_them():
 
 
 def test_trials_with_made_up_data_are_marked():
-    one = trial(0, "mnist_cnn")
+    one = worth_cases.TRIALS[0]
     assert "generated" not in trials_table([one], NARROW)
     made_up = replace(one, is_generated=True)
     assert "generated" in trials_table([made_up], NARROW).splitlines()[1]

@@ -9,11 +9,11 @@ import pytest
 import sample_plan
 from imagined_machines import node_of
 from sample_plan import SOFTWARE
+from worth_cases import OBJECTIVE
 
 from launch.noise_scale.efficiency import efficiency
 from launch.plan import Plan
 from launch.workload import Workload
-from planner.plans.objective import Objective
 from planner.plans.stored_plan import StoredPlan
 from planner.store import Store
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
@@ -76,20 +76,13 @@ def tune(store: Store, scaling: str, course: Course = LATE) -> TuneOutcome:
     tuner = Tuner(findings, start, recorded.listen, clock=recorded.clock)
     interrupted = tuner.search()
     chosen = findings.choose(findings.candidates()).plan
-    objective = Objective(
-        name="time-to-loss",
-        noise_scale=course.scale,
-        noise_low=course.scale,
-        noise_high=course.scale,
-        base_batch=CASE.default_batch,
-        steps=100,
-    )
+    scale = dict.fromkeys(("noise_scale", "noise_low", "noise_high"), course.scale)
     return conclude(
         in_real_time(findings, worth),
         store.plans,
         interrupted=interrupted,
         chosen=chosen,
-        objective=objective,
+        objective=replace(OBJECTIVE, **scale),
     )
 
 

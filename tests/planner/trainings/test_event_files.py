@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing import event_accumulator as reading
+from training_samples import EPOCH
 from worth_cases import FACTS
 
-from launch.reports import Described, EpochDone
+from launch.reports import Described
 from planner.errors import UsageError
 from planner.jobs.training import RunBegun
 from planner.trainings import event_files
@@ -17,18 +18,9 @@ from planner.trainings.event_files import EventFile, charting, check_event_folde
 
 
 def epoch(number, **changes):
-    values = {
-        "epoch": number,
-        "train_loss": 1.0 / number,
-        "validation_loss": 2.0 / number,
-        "metrics": {"accuracy": 0.25 * number},
-        "samples": 100,
-        "train_time_s": 2.0,
-        "validation_time_s": 0.5,
-        "throughput_samples_per_s": 50.0,
-        "learning_rates": (0.1 / number,),
-    }
-    return EpochDone(**values | changes)
+    losses = {"train_loss": 1.0 / number, "validation_loss": 2.0 / number}
+    known = {**losses, "metrics": {"accuracy": 0.25 * number}, "learning_rates": (0.1 / number,)}
+    return replace(EPOCH, epoch=number, **(known | changes))
 
 
 def scalars(folder):
@@ -49,7 +41,7 @@ def test_epochs_are_read_by_tensorboard_while_the_training_goes_on(tmp_path):
             "loss/training": [(1, 1.0), (2, 0.5)],
             "loss/validation": [(1, 2.0), (2, 1.0)],
             "metrics/accuracy": [(1, 0.25), (2, 0.5)],
-            "samples_per_s": [(1, 50.0), (2, 50.0)],
+            "samples_per_s": [(1, 20.0), (2, 20.0)],
             "learning_rate": [(1, 0.1), (2, 0.05)],
         }
     assert warnings == []

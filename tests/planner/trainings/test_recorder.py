@@ -13,10 +13,10 @@ from math import isnan, nan
 from pathlib import Path
 
 import pytest
-from training_samples import BEGUN, HOST
+from training_samples import BEGUN, EPOCH, HOST
 from usage_samples import steps, used
 
-from launch.reports import CheckpointSaved, EpochDone, StepDone, WeightsSaved
+from launch.reports import CheckpointSaved, StepDone, WeightsSaved
 from planner.errors import CancelledError, TrainingFailedError
 from planner.jobs.training import RunBegun
 from planner.records.training_record import TrainingRecord, TrainingStatus
@@ -36,19 +36,6 @@ def training(*hosts: str) -> TrainingRecord:
         expected_samples_per_s=80.0,
         machine="node1",
         run_directory="",
-    )
-
-
-def epoch(number: int) -> EpochDone:
-    return EpochDone(
-        epoch=number,
-        train_loss=1.0 / number,
-        validation_loss=None,
-        metrics={},
-        samples=80,
-        train_time_s=1.0,
-        validation_time_s=0.0,
-        throughput_samples_per_s=80.0,
     )
 
 
@@ -125,13 +112,13 @@ def test_what_a_training_reaches_is_written_as_it_comes(tmp_path):
     recording = Recording(tmp_path / "planner.db")
     for report in (
         STEP,
-        epoch(1),
+        EPOCH,
         CheckpointSaved(path="/kept/step-1", step=1, time_s=0.1),
         WeightsSaved(path="/home/me/runs/1/weights.safetensors", num_bytes=8),
     ):
         recording.recorder.add(report)
     (record,) = recording.stored()
-    assert record.epochs_done == (epoch(1),)
+    assert record.epochs_done == (EPOCH,)
     assert (record.checkpoint, record.steps) == ("/kept/step-1", 1)
     assert record.weights == "/home/me/runs/1/weights.safetensors"
     assert record.state is TrainingStatus.RUNNING
@@ -141,7 +128,7 @@ def test_what_a_training_reaches_is_written_as_it_comes(tmp_path):
 def test_losses_that_are_no_numbers_are_none_when_they_are_read_again(tmp_path):
     """The story: they were stored as null, and no training of that database could be read."""
     recording = Recording(tmp_path / "planner.db")
-    recording.recorder.add(replace(epoch(1), train_loss=nan, metrics={"accuracy": nan}))
+    recording.recorder.add(replace(EPOCH, train_loss=nan, metrics={"accuracy": nan}))
     ((stored,),) = (record.epochs_done for record in recording.stored())
     assert isnan(stored.train_loss)
     assert isnan(stored.metrics["accuracy"])
@@ -186,14 +173,14 @@ def test_locked_database_is_left_out_and_the_end_is_written_all_the_same(tmp_pat
     recording = Recording(tmp_path / "planner.db")
     with closing(sqlite3.connect(recording.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        for report in (STEP, STEP, epoch(1)):
+        for report in (STEP, STEP, EPOCH):
             recording.recorder.add(report)
         other.execute("ROLLBACK")
     assert recording.stored() == []
     assert recording.numbers == []
     recording.recorder.end(None)
     (record,) = recording.stored()
-    assert (record.steps, record.epochs_done) == (2, (epoch(1),))
+    assert (record.steps, record.epochs_done) == (2, (EPOCH,))
     assert record.state is TrainingStatus.DONE
     assert recording.numbers == [1]
     assert not recording.warnings
@@ -245,7 +232,7 @@ def test_database_that_may_only_be_read_is_told_once(recording, readable):
         readable, training(), recording.numbers.append, recording.warnings.append
     )
     recorder.add(STEP)
-    recorder.add(epoch(1))
+    recorder.add(EPOCH)
     recorder.end(None)
     (warning,) = recording.warnings
     assert "readonly" in warning

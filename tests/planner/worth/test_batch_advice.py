@@ -9,7 +9,6 @@ from worth_cases import BEST, FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.plans.measured_steps import StepPoint, steps_from_points
-from planner.plans.objective import Objective
 from planner.report.plans import objective_facts
 from planner.report.table import Terminal
 from planner.report.worth import worth_text
@@ -48,14 +47,7 @@ def test_small_batches_are_judged_as_in_a_search_by_time_to_loss():
     """After the first epoch of MNIST the scale was 0.2: a batch of 16 counted as twice as good."""
     early = replace(NOISE, scale=0.2, low=0.16, high=0.25)
     advice = advise(replace(BEST, node_batch=32), RATE, STEPS, replace(MEASURED, noise=early), 32)
-    objective = Objective(
-        name="time-to-loss",
-        noise_scale=0.2,
-        noise_low=0.16,
-        noise_high=0.25,
-        base_batch=32,
-        steps=100,
-    )
+    objective = replace(OBJECTIVE, noise_scale=0.2, noise_low=0.16, noise_high=0.25)
     worths = {one.node_batch: one.worth for one in advice.choices}
     assert worths == {batch: objective.efficiency(batch, "none") for batch in worths}
     assert worths[16] < 2
@@ -154,16 +146,8 @@ def test_plan_with_an_objective_has_no_runner_up_in_samples_a_second():
 
 def test_worth_and_predicted_time_of_an_objective_have_intervals():
     """ "worth 0.53" and "reached after about 3m" stood there alone."""
-    objective = Objective(
-        name="time-to-loss",
-        noise_scale=96.0,
-        noise_low=60.0,
-        noise_high=288.0,
-        base_batch=32,
-        steps=100,
-        target="validation loss 0.3",
-        target_samples=4000.0,
-    )
+    reached = {"target": "validation loss 0.3", "target_samples": 4000.0}
+    objective = replace(OBJECTIVE, noise_low=60.0, noise_high=288.0, **reached)
     rate = Interval(median=100.0, low=80.0, high=125.0, count=9)
     plan = replace(BEST, node_batch=64, lr_scaling="linear")
     stored = replace(STORED, plan=plan, objective=objective, throughput_samples_per_s=rate)
