@@ -142,19 +142,12 @@ class SweepPlots:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPoint:
-    """One point of a curve."""
-
-    x: float
-    y: Interval
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredCurve:
     """One line of a plot, with an interval at each point."""
 
     label: str
-    points: tuple[MeasuredPoint, ...]
+    points: tuple[tuple[float, Interval], ...]
+    """Pairs of x and y."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

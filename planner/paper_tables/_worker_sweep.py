@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from launch.reports import EpochDone
-from planner.paper_tables._values import Cell, MeasuredPoint, TableColumn
+from planner.paper_tables._values import Cell, TableColumn
 from planner.quantities import format_count
 from planner.sweeps.findings import ACCURACY, PointFigures, all_figures, why_no_speedup
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord
@@ -66,21 +66,14 @@ class WorkerSweep:
                 **self._figures(one),
             }
 
-    def rates(self, batch: int) -> Sequence[MeasuredPoint]:
-        """Give samples per second with a batch over the number of workers."""
-        return self._points(batch, self._rate)
+    def points(self, batch: int, *, to_target: bool) -> list[tuple[int, Interval]]:
+        """Give samples per second, or the time to the target, over the number of workers.
 
-    def times(self, batch: int) -> Sequence[MeasuredPoint]:
-        """Give the time to the target with a batch over the number of workers."""
-        return self._points(batch, self._time)
-
-    def _points(
-        self, batch: int, value: Callable[[PointFigures], Interval | None]
-    ) -> list[MeasuredPoint]:
-        """Leave stored plans out, which differ in more than their workers."""
-        settings = self.sweep.record.settings
+        Stored plans are left out, which differ in more than their workers.
+        """
+        settings, value = self.sweep.record.settings, self._time if to_target else self._rate
         return [
-            MeasuredPoint(x=one.point.plan.processes, y=y)
+            (one.point.plan.processes, y)
             for one in all_figures(self.sweep)
             if one.point.batch == batch and settings[one.point.setting].plan_id is None
             if (y := value(one)) is not None

@@ -21,14 +21,7 @@ from planner.paper_tables._training_groups import (
     find_targets,
     group_trainings,
 )
-from planner.paper_tables._values import (
-    Cell,
-    CurvePlot,
-    MeasuredCurve,
-    MeasuredPoint,
-    PaperTable,
-    TableColumn,
-)
+from planner.paper_tables._values import Cell, CurvePlot, MeasuredCurve, PaperTable, TableColumn
 from planner.paper_tables._wanted import Wanted, WantedSweep, sweep_key
 from planner.paper_tables._worker_sweep import (
     TARGETS,
@@ -274,7 +267,7 @@ def _sweep_curves(sweeps: Sequence[WorkerSweep], *, to_target: bool) -> Iterator
         target = f", to {100 * one.target:g} %" if to_target and one.target is not None else ""
         for batch in one.sweep.record.batches:
             label = f"{one.sweep.record.node}: {data}, {_IMAGES:,} images, batch {batch}{target}"
-            if points := one.times(batch) if to_target else one.rates(batch):
+            if points := one.points(batch, to_target=to_target):
                 yield MeasuredCurve(label=label, points=tuple(points))
 
 
@@ -286,7 +279,7 @@ def _training_curves(
         place, line = same[-1].place, same[-1].place.line
         target = None if targets is None else targets.get(line)
         values = [(one, one.rate if targets is None else one.time(target)) for one in same]
-        points = [MeasuredPoint(x=one.place.workers, y=y) for one, y in values if y is not None]
+        points = [(one.place.workers, y) for one, y in values if y is not None]
         label = f"{line.machine}: {Path(line.data).name}, {_describe(line)}, {place.strategies}"
         if place.hosts > 1:
             label += f" on {place.hosts} hosts"

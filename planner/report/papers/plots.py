@@ -33,13 +33,13 @@ def paper_plot_csv(plot: PaperPlot) -> str:
             rows: list[Mapping[str, object]] = [
                 {
                     "curve": curve.label,
-                    "x": point.x,
-                    "y": point.y.median,
-                    "y_ci_low": point.y.low,
-                    "y_ci_high": point.y.high,
+                    "x": x,
+                    "y": y.median,
+                    "y_ci_low": y.low,
+                    "y_ci_high": y.high,
                 }
                 for curve in plot.curves
-                for point in curve.points
+                for x, y in curve.points
             ]
             fields = ("curve", "x", "y", "y_ci_low", "y_ci_high")
             return render_csv(rows, fields) if rows else ""
@@ -64,8 +64,8 @@ def _curve_figure(plot: CurvePlot) -> Figure:
     curves = [
         Curve(
             label=curve.label,
-            points=[(point.x, point.y.median) for point in curve.points],
-            spread=[(point.x, point.y.low, point.y.high) for point in curve.points],
+            points=[(x, y.median) for x, y in curve.points],
+            spread=[(x, y.low, y.high) for x, y in curve.points],
         )
         for curve in plot.curves
     ]
@@ -84,7 +84,7 @@ def _curve_figure(plot: CurvePlot) -> Figure:
 
 
 def _curve_rows(plot: CurvePlot) -> Sequence[Sequence[str]]:
-    by_curve = [{point.x: point.y for point in curve.points} for curve in plot.curves]
+    by_curve = [dict(curve.points) for curve in plot.curves]
     places = sorted({x for points in by_curve for x in points})
     return [(f"{x:g}", *(format_interval(points.get(x)) for points in by_curve)) for x in places]
 

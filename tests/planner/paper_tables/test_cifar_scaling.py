@@ -65,8 +65,8 @@ def test_a_sweep_shows_how_speed_and_time_to_accuracy_grow_with_the_workers():
     assert "no GPU; torch" in note
     assert note.endswith("; epochs: 2; seed 0; generated data.")
     rates, times = PAPER.plots(held_sweep())
-    assert [point.x for point in rates.curves[0].points] == [1, 2]
-    assert [point.x for point in times.curves[0].points] == [1, 2]
+    assert [x for x, _ in rates.curves[0].points] == [1, 2]
+    assert [x for x, _ in times.curves[0].points] == [1, 2]
     assert times.curves[0].label.endswith("to 50 %")
     assert rates.title == "CIFAR-10: samples per second over workers, generated data"
     assert rates.curves[0].label.startswith("vm: generated, 2,000 images")
@@ -101,7 +101,7 @@ def test_a_sweep_of_ones_own_without_one_worker_is_not_called_times_one_worker()
     assert all(row["rate"].number for row in rows)
     rates, _ = PAPER.plots(held)
     assert [curve.label.rpartition(", ")[2] for curve in rates.curves] == ["batch 32", "batch 64"]
-    assert [[p.x for p in curve.points] for curve in rates.curves] == [[2, 4], [2, 4]]
+    assert [[x for x, _ in curve.points] for curve in rates.curves] == [[2, 4], [2, 4]]
     assert len(PAPER.wanted(held, NODE)) == 1  # so that --measure does give it
     whole = held_sweep().sweeps[MEASURED]
     both = replace(held, sweeps={MEASURED: [*held.sweeps[MEASURED], *whole]})
@@ -212,8 +212,8 @@ def test_strategies_are_rows_and_curves_of_their_own():
     _, table = PAPER.tables(held)
     assert [row["plan"].text for row in table.rows[1:3]] == ["pipeline", "processes"]
     rates, _ = PAPER.plots(held)
-    assert [[p.x for p in curve.points] for curve in rates.curves] == [[1, 2], [1, 2]]
-    assert [curve.points[1].y.median for curve in rates.curves] == pytest.approx(
+    assert [[x for x, _ in curve.points] for curve in rates.curves] == [[1, 2], [1, 2]]
+    assert [curve.points[1][1].median for curve in rates.curves] == pytest.approx(
         [120, 180], rel=0.01
     )
 
