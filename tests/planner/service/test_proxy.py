@@ -49,7 +49,7 @@ class Behind:
         return curl((url or self.proxy.url) + path, *self.to_proxy, *options, stdin=stdin)
 
     def by_token(self, path: str, *options: str) -> Answer:
-        """Send the token as docs/service.md shows it: no list of processes has it."""
+        """Send the token by standard input, so that no list of processes has it."""
         return self.curl(
             path, "--header", "@-", *options, stdin=f"Authorization: Bearer {self.token}"
         )
