@@ -8,6 +8,7 @@ shares.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
@@ -39,21 +40,28 @@ class DdpReplica(Replica):
 
     def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        pieces = [] if share is None else list(self._pieces(share, size))
-        counted = [(piece, scale) for piece, scale in pieces if scale] or [(None, 0.0)]
-        for number, (piece, scale) in enumerate(counted, start=1):
+        weight, counted = 0.0, self._counted(share, size)
+        coming: tuple[Batch | None, float] | None = next(counted, (None, 0.0))
+        while coming is not None:
+            piece, scale = coming
+            coming = next(counted, None)
             # DDP averages in the last pass, which must use what the others have used.
-            with nullcontext() if number == len(counted) else self._ddp.no_sync():
+            with nullcontext() if coming is None else self._ddp.no_sync():
                 total[0] += self._backward(piece, scale * self._workers, size)
+            weight += scale
         self._local_loss.note_gradients()
         total[0] /= self._workers
-        total[1] = sum(scale for _, scale in counted)
+        total[1] = weight
         distributed.all_reduce(total)
-        weight = total[1].item() if self._has_weights else None
-        return LossSum(read_async(total[0]), weight)
+        return LossSum(read_async(total[0]), total[1].item() if self._has_weights else None)
 
     def passes_to_final(self, share: Batch | None) -> None:
         return None  # DDP sums it over the workers later
+
+    def _counted(self, share: Batch | None, size: BatchSize) -> Iterator[tuple[Batch, float]]:
+        """Give the micro-batches that count, as `_pieces` does: each is placed when asked for."""
+        if share is not None:
+            yield from (pair for pair in self._pieces(share, size) if pair[1])
 
     @staticmethod
     @translate_lost_workers()

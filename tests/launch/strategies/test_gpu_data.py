@@ -32,6 +32,13 @@ def test_micro_batches_change_nothing(training):
     assert largest_error(weights, alone) < TOLERANCE
 
 
+def test_a_micro_batch_is_copied_when_its_turn_comes(training):
+    """The story: a worker had all of its share finished before the first was computed, so that
+    micro-batches saved nothing of what photos take in fp32."""
+    plan = replace(PLAN, node_batch=16, micro_batches=4, memory_format="channels_last")
+    training.run(plan, "ForgetsPictures")
+
+
 def test_buffer_that_has_another_size_on_each_gpu_is_left_to_each(training):
     """The story: each worker took part in a broadcast of as many bytes as its own buffer had."""
     assert training.run(PLAN, "UnevenBuffers")["1.rows"].shape == (6, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import weakref
 
 import numpy
 import torch
@@ -105,6 +106,19 @@ class NestedTargets(Sgd):
 
     def metrics(self, output, target):
         return {}
+
+
+class ForgetsPictures(Sgd):
+    """Fails where the pictures of one micro-batch are kept while the next one is computed."""
+
+    _last = None
+
+    def step(self, model, batch):
+        pictures, targets = batch
+        if torch.is_grad_enabled():  # not in validation
+            assert self._last is None or self._last() is None, "the last pictures are still there"
+            self._last = weakref.ref(pictures)
+        return self.loss(model(pictures), targets)
 
 
 class OpaqueTargets(Sgd):
