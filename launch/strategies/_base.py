@@ -34,6 +34,13 @@ class PlanSource(ABC):
         Runs where torch is not loaded.
         """
 
+    def uses_gpus(self, node: Hardware) -> bool:
+        """Tell whether some of its plans may run on a GPU. Only where there is no `obstacle`.
+
+        Runs where torch is not loaded.
+        """
+        return False
+
     @abstractmethod
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         """Draw one plan from the search space. Only where there is no `obstacle`.

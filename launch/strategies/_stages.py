@@ -53,7 +53,7 @@ class StagedStrategy(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         if case.uncut_reason is not None:
             return case.uncut_reason
-        if case.updates_at_once and self.is_on_gpus(node):
+        if case.updates_at_once and self.uses_gpus(node):
             return "the optimizer must see all parameters at once, and each GPU has some of them"
         if case.max_stages < 2:
             return (
@@ -66,6 +66,10 @@ class StagedStrategy(Strategy):
                 "needed, each with a core"
             )
         return None
+
+    def uses_gpus(self, node: Hardware) -> bool:
+        """Tell whether the stages lie on GPUs, because there are enough of them."""
+        return len(usable_gpus(node)) >= self.min_workers
 
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         layouts = self.layouts(case, node)
@@ -81,7 +85,7 @@ class StagedStrategy(Strategy):
             processes=replicas * stages,
             replicas=replicas,
             threads_per_process=threads,
-            devices=cuda_devices(gpus) if self.is_on_gpus(node) else ("cpu",),
+            devices=cuda_devices(gpus) if self.uses_gpus(node) else ("cpu",),
             options={
                 # Fewer micro-batches than stages never reach the state that 1F1B is about.
                 "schedule": schedule if settings["micro_batches"] >= stages else "gpipe",
@@ -140,7 +144,7 @@ class StagedStrategy(Strategy):
         five make none. Where there are enough cores at all, that number is among them.
         """
         cores, least = node.cpu.usable_cores, self.min_workers
-        if self.is_on_gpus(node):
+        if self.uses_gpus(node):
             most = min(len(usable_gpus(node)), cores)
             return [(workers, cores // workers) for workers in range(most, least - 1, -1)]
         pairs = {
@@ -151,13 +155,9 @@ class StagedStrategy(Strategy):
         pairs.update(layouts(cores, at_least=least))
         return sorted(pairs, key=most_cores_first)
 
-    def is_on_gpus(self, node: Hardware) -> bool:
-        """Tell whether the stages lie on GPUs, because there are enough of them."""
-        return len(usable_gpus(node)) >= self.min_workers
-
     def _settings(self, case: CaseFacts, node: Hardware) -> Settings:
         case = replace(case, can_compile=False)  # what a stage runs is not one model to compile
-        if self.is_on_gpus(node):
+        if self.uses_gpus(node):
             return gpu_settings(case, node, micro_batches=_MICRO_BATCHES)
         return cpu_settings(case, node, micro_batches=_MICRO_BATCHES)
 

@@ -33,6 +33,9 @@ class GpuData(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         return why_no_gpu(node)
 
+    def uses_gpus(self, node: Hardware) -> bool:
+        return True
+
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         gpus = trial.suggest_categorical("gpu_data.gpus", _counts(node))
         return Plan(

@@ -37,7 +37,7 @@ class Pipeline(StagedStrategy):
 
     def guess_layout(self, case: CaseFacts, node: Hardware) -> str:
         layouts = self.layouts(case, node)
-        on_gpus = self.is_on_gpus(node)
+        on_gpus = self.uses_gpus(node)
         return max(layouts, key=lambda name: _workers_at_work(layouts[name], on_gpus=on_gpus))
 
     def check(self, plan: Plan) -> None:

@@ -28,6 +28,9 @@ class Sequential(Strategy):
     def obstacle(self, case: CaseFacts, node: Hardware) -> str | None:
         return None
 
+    def uses_gpus(self, node: Hardware) -> bool:
+        return bool(_gpu(node))
+
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         device = trial.suggest_categorical("sequential.device", ("cpu", *_gpu(node)))
         settings = (

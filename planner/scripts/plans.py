@@ -91,6 +91,10 @@ class ScriptPlans(PlanSource):
         """Give none: a script that does not run was refused before."""
         return None
 
+    def uses_gpus(self, node: Hardware) -> bool:
+        """Tell whether the script may use a GPU: none of its plans names one."""
+        return may_use_gpu(node)
+
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         """Draw what the environment sets, and the value of each placeholder."""
 
@@ -245,6 +249,11 @@ def foreign_values(program: Program, plan: Plan) -> dict[str, Setting]:
         for name, value in placeholder_values(program, plan).items()
         if name not in (WORKERS, THREADS) and value != own[name]
     }
+
+
+def may_use_gpu(node: Hardware) -> bool:
+    """Tell whether CUDA shows a script a GPU, or a part of one, which plans of ours never use."""
+    return any(gpu.cuda_index is not None or gpu.mig_enabled for gpu in node.gpus)
 
 
 def find_patches(

@@ -230,6 +230,19 @@ def find_obstacles(sources: PlanSources, case: CaseFacts, node: Hardware) -> dic
     return {name: obstacle for name, obstacle in obstacles.items() if obstacle is not None}
 
 
+def uses_gpus(sources: PlanSources, case: CaseFacts, node: Hardware) -> bool:
+    """Tell whether some plan that can be tried here may run on a GPU.
+
+    None may where CUDA hides all that the node has, or no wanted strategy has plans on one.
+
+    Raises:
+        UnknownStrategyError: There is no strategy of one of the names.
+    """
+    loaded = _load(sources)
+    obstacles = find_obstacles(loaded, case, node)
+    return any(one.uses_gpus(node) for name, one in loaded.items() if name not in obstacles)
+
+
 def _load(sources: PlanSources) -> Mapping[str, PlanSource]:
     if isinstance(sources, Mapping):
         return sources

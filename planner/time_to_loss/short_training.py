@@ -17,6 +17,7 @@ from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from launch.rank.epoch import EpochStatistics
 from launch.reports import EpochDone, Noted, Report, StepDone, StepsFinished, Validated, Warned
+from launch.strategies._gpus import usable_gpus
 from planner.errors import NoPlanError
 from planner.plans.objective import TIME_TO_LOSS, Objective, describe_objective
 from planner.quantities import format_count
@@ -101,7 +102,7 @@ def measure_objective(
             f"default_batch={facts.default_batch} and --objective {TIME_TO_LOSS}: a batch of one "
             "sample has no parts whose gradients could be compared"
         )
-    if node.gpus:
+    if usable_gpus(node):
         # The scale is one of the model and its data: where it is measured makes no difference.
         line = (
             "the gradient noise scale is measured on the CPU, also for plans on GPUs: where a step "

@@ -290,7 +290,9 @@ class Final:
         defaults = self._findings.defaults_plan
         plans = (self.finalists(leader) or [defaults])[:2]
         if looks:  # plans that were tried whole may have larger batches than the others
-            others = [replace(defaults, node_batch=self._findings.least_batch)] * 2
+            # Looks are on CPUs, and the defaults may be on a GPU that no wanted strategy has.
+            usual = leader if leader is not None and defaults.gpus else defaults
+            others = [replace(usual, node_batch=self._findings.least_batch)] * 2
             plans = [*self.finalists(leader), *others][:2]
         rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])

@@ -11,7 +11,7 @@ from typing import Protocol
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
 from planner.search.plan_search import PlanSearch, time_per_sample_s
-from planner.search.space import STRATEGIES, find_obstacles
+from planner.search.space import STRATEGIES, find_obstacles, uses_gpus
 from planner.trials.drift import remove_drift
 from planner.trials.reports import TrialEnded
 from planner.trials.result import Outcome, Role, TrialResult, with_longest_compile
@@ -74,9 +74,12 @@ class Findings:
         self.training_samples = float(request.epochs * case.train_samples)
         self.least_batch = least_batch(case, request)
         """Smallest batch that a plan may be chosen with: smaller ones are looks."""
-        self.look_batch = find_look_batch(case, self.least_batch, node)
-        """Batch of looks; ``None`` where steps are short enough without."""
         self.subject = subject or TunedCase(case, node)
+        self.uses_gpus = uses_gpus(self.subject.sources(request.strategies), case, node)
+        """Whether plans on GPUs are searched; PyTorch's defaults may be on one all the same."""
+        looks = find_look_batch(case, self.least_batch, node.cpu.usable_cores)
+        self.look_batch = None if self.uses_gpus else looks
+        """Batch of looks; ``None`` where steps are short enough without, and with GPUs."""
         self.baseline_plan = self.subject.baseline_plan
         self.defaults_plan = self.subject.defaults_plan
         self.study = Study(

@@ -9,14 +9,13 @@ from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.quantities import format_count, format_duration
 from planner.tuning.entrant import LONG_STEP_S
-from probes.hardware import Hardware
 
 _DIVISORS = (8, 4, 2)
 """Parts of the own batch that plans are looked at with."""
 
 
-def find_look_batch(case: CaseFacts, own_batch: int, node: Hardware) -> int | None:
-    """Find the batch that plans are looked at with where a step of their own takes long.
+def find_look_batch(case: CaseFacts, own_batch: int, cores: int) -> int | None:
+    """Find the batch that plans on CPUs are looked at with where a step of their own takes long.
 
     ``T(n) = a + b n`` lets layout, memory format, allocator and optimizer be judged in a part of
     the time. Each core has a sample at least, and a step no less than a turn of one step takes:
@@ -25,16 +24,14 @@ def find_look_batch(case: CaseFacts, own_batch: int, node: Hardware) -> int | No
     Args:
         case: What is trained.
         own_batch: The smallest that a plan may be chosen with.
-        node: This machine.
+        cores: Of this machine.
 
     Returns:
-        ``None`` where steps are short enough, and on nodes with GPUs.
+        ``None`` where steps are short enough.
     """
-    if node.gpus:
-        return None
     for divisor in _DIVISORS:
         batch = own_batch // divisor
-        if batch >= node.cpu.usable_cores and batch * case.sample_s >= LONG_STEP_S:
+        if batch >= cores and batch * case.sample_s >= LONG_STEP_S:
             return batch
     return None
 

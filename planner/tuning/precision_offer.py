@@ -8,8 +8,10 @@ from typing import Protocol
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
+from launch.strategies import strategy_names
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from planner.errors import NoPlanError
+from planner.search.space import uses_gpus
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
 
@@ -52,7 +54,8 @@ def offer_precisions(
     plan = Plan(strategy="threads", node_batch=case.default_batch, threads_per_process=cores)
     on_cpu = check(plan, _CPU_CHOICES, time_limit_s=limit_s)
     on_gpu: Mapping[str, str | None] = {}
-    if gpus := usable_gpus(node):
+    wanted = request.strategies or strategy_names()
+    if gpus := usable_gpus(node) if uses_gpus(wanted, case, node) else []:
         plan = replace(plan, devices=cuda_devices(gpus[:1]))
         on_gpu = check(plan, _GPU_CHOICES, time_limit_s=limit_s)
     reasons = (*_reasons(on_cpu, " on the CPU" if gpus else ""), *_reasons(on_gpu, " on the GPU"))

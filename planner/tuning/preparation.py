@@ -12,7 +12,7 @@ from launch.reports import Noted, Warned
 from launch.strategies import strategy_names
 from launch.system.cache import cache_folder
 from planner.quantities import format_bytes
-from planner.search.space import find_obstacles
+from planner.search.space import find_obstacles, uses_gpus
 from planner.trials.reports import Listener
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
@@ -91,7 +91,10 @@ def _with_time_for_budget(
 
     Raises:
         InvalidPlanError: The budget is too small.
+        UnknownStrategyError: The user names a strategy that does not exist.
     """
+    if uses_gpus(request.strategies or strategy_names(), facts, node):
+        return facts  # the use case was timed on the CPU
     try:
         check_budget(request, facts, node)
     except InvalidPlanError:

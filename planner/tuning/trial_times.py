@@ -112,8 +112,10 @@ class TrialTimes:
         seen = [(result.plan, measured.median_s) for result, measured in timed]
         seen += [(e.plan, e.step_s) for e in self._racing if e.step_s]
         known = [(plan, step_s * findings.worth(plan.node_batch)) for plan, step_s in seen]
-        if known:
-            fastest, step_s = min(known, key=lambda pair: pair[1] / pair[0].node_batch)
+        # PyTorch's defaults may be on a GPU that no wanted strategy has: no plan is to be as fast.
+        rivals = [(p, step_s) for p, step_s in known if findings.uses_gpus or not p.gpus]
+        if rivals:
+            fastest, step_s = min(rivals, key=lambda pair: pair[1] / pair[0].node_batch)
             best_s, threads = step_s / fastest.node_batch, fastest.threads
         else:
             best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores

@@ -310,7 +310,7 @@ class Tuner:
 
     def _most_challengers(self) -> int:
         """Give how many plans race beside the incumbent at most, where they fit into memory."""
-        if self._findings.node.gpus or self._trials.race.is_apart:
+        if self._findings.uses_gpus or self._trials.race.is_apart:
             return 1
         is_known = any(entrant.peak_memory_bytes for entrant in self._trials)
         return _CHALLENGERS if is_known else 1
@@ -318,7 +318,8 @@ class Tuner:
     def _enter_defaults(self) -> Entrant:
         limit_s = max(self._times.usual_s(), self._trials.remaining_s() / 2)
         plan, role = self._findings.defaults_plan, Role.DEFAULTS
-        if self._look_batch is not None:  # what is compared with it later, the final measures
+        # What is compared with it later, the final measures. On a GPU it shows nothing of looks.
+        if self._look_batch is not None and not plan.gpus:
             plan, role = replace(plan, node_batch=self._look_batch), Role.LOOK
         entrant = self._trials.enter(plan, role, limit_s)
         for _ in range(LEAST_ROUNDS):

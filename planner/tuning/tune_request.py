@@ -165,15 +165,13 @@ def check_batch(request: TuneRequest, case: CaseFacts) -> None:
 
 
 def check_budget(request: TuneRequest, case: CaseFacts, node: Hardware) -> None:
-    """Check that the budget holds a comparison of two plans at all, on a node without GPUs.
+    """Check that the budget holds a comparison of two plans at all, where all are on CPUs.
 
     Raises:
         InvalidPlanError: It does not; the message names one that does.
     """
-    if node.gpus:  # the use case was timed on the CPU
-        return
     batch = _smallest_wanted(case, request)
-    look_batch = find_look_batch(case, least_batch(case, request), node)
+    look_batch = find_look_batch(case, least_batch(case, request), node.cpu.usable_cores)
     has_looks = request.trials != 0 and look_batch is not None
     least = _LEAST_STEPS_AFTER_LOOKS if has_looks else _LEAST_STEPS
     step_s = batch * case.sample_s

@@ -26,7 +26,13 @@ from planner.quantities import format_count
 from planner.scripts.contender import ScriptContender
 from planner.scripts.naming import STEP_REGEX, WHOLE_RUNS, digest
 from planner.scripts.outside_writes import warn_of_outside_writes
-from planner.scripts.plans import ScriptPlans, check_placeholders, find_patches, foreign_values
+from planner.scripts.plans import (
+    ScriptPlans,
+    check_placeholders,
+    find_patches,
+    foreign_values,
+    may_use_gpu,
+)
 from planner.store import Store, check_location, find_hazard
 from planner.trials.contender import Contender
 from planner.trials.machine_alone import machine_alone
@@ -208,7 +214,7 @@ class ScriptTrials:
             counts_runs=counts_runs,
             cores=cores,
             allocators=("default", "retain", *find_allocators()),
-            patches=find_patches(self._script.patches, program, has_gpu=bool(self._node.gpus)),
+            patches=find_patches(self._script.patches, program, has_gpu=may_use_gpu(self._node)),
             steps=self._options(),
         )
         began, limit_s = time.monotonic(), max(_LEAST_LOOK_S, _LOOK_SHARE * budget_s)

@@ -288,6 +288,16 @@ def test_a_strategy_that_names_no_obstacle_has_plans_that_fit(
 
 
 @EVERY
+def test_a_strategy_says_whether_its_plans_use_gpus(name, tiny_facts, nodes):
+    strategy = load_strategy(name)
+    for node in nodes:
+        if strategy.obstacle(tiny_facts, node) is None:
+            guesses = strategy.first_guesses(tiny_facts, node)
+            plans = [strategy.suggest(FixedTrial(guess), tiny_facts, node) for guess in guesses]
+            assert strategy.uses_gpus(node) is any(plan.gpus for plan in plans)
+
+
+@EVERY
 def test_a_summary_is_read_from_the_file(name):
     assert len(strategy_summaries()[name]) > 10
 

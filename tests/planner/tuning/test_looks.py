@@ -11,10 +11,11 @@ from launch.errors import InvalidPlanError
 from launch.strategies import strategy_names
 from launch.strategies._settings import cpu_settings
 from planner.store import Store
-from planner.trials.reports import TrialEnded
-from planner.trials.result import Role
+from planner.trials.reports import RoundEnded, TrialEnded
+from planner.trials.result import Outcome, Role
 from planner.tuning.looks import find_look_batch
 from planner.tuning.tune_request import check_budget, least_batch
+from probes.hardware import Gpu
 from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search, Searched
 
 SLOW = replace(CASE, sample_s=0.065)
@@ -22,6 +23,10 @@ TWO_MINUTES = replace(REQUEST, budget_s=120)
 
 
 VERY_SLOW = replace(CASE, sample_s=1.0, default_batch=16)
+GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
+ON_GPU = replace(NODE, gpus=(GPU,))
+HIDDEN = replace(NODE, gpus=(replace(GPU, cuda_index=None),))
+OF_CPUS = ("processes", "threads")
 
 
 class SlowMachine(Recorded):
@@ -73,6 +78,46 @@ def test_plans_are_looked_at_first_where_the_defaults_are_of_no_wanted_strategy(
     asked = replace(TWO_MINUTES, strategies=("processes",))
     Search(store, recorded, asked, SLOW).tune()
     assert [role for role, _ in recorded.ran].count(Role.LOOK) >= 6
+
+
+def with_fast_gpu(recorded):
+    """Give a recorded machine a GPU on which a sample takes next to nothing."""
+    on_cpu = recorded.sample_s
+    recorded.sample_s = lambda plan: 1e-4 if plan.gpus else on_cpu(plan)
+    return recorded
+
+
+@pytest.mark.parametrize(
+    ("node", "strategies"), [(HIDDEN, tuple(strategy_names())), (ON_GPU, OF_CPUS)]
+)
+def test_a_gpu_that_no_plan_may_use_is_no_reason_to_try_fewer_plans(
+    store, recorded, node, strategies
+):
+    """The story: with CUDA_VISIBLE_DEVICES="", or strategies of CPUs alone, such a machine had no
+    looks, and two plans at a time."""
+    asked = replace(TWO_MINUTES, strategies=strategies)
+    search = Search(store, with_fast_gpu(recorded), asked, SLOW, node)
+    outcome = search.tune()
+    assert [role for role, _ in recorded.ran].count(Role.LOOK) >= 6
+    rounds = [report.standings for report in search.told if isinstance(report, RoundEnded)]
+    assert max(sum(one.plan.node_batch == 8 for one in standings) for standings in rounds) > 2
+    assert outcome.plan.plan.devices == ("cpu",)
+    assert outcome.plan.plan.node_batch >= 32
+    assert bool(outcome.defaults.plan.gpus) is (node is ON_GPU)  # what speedups refer to
+
+
+def test_where_a_plan_may_use_a_gpu_nothing_is_looked_at(store, recorded):
+    asked = replace(TWO_MINUTES, strategies=("sequential", "threads"))
+    assert Search(store, recorded, asked, SLOW, ON_GPU).findings.look_batch is None
+
+
+def test_a_gpu_that_no_plan_may_use_sets_no_limit_to_plans_on_cpus(store):
+    """The story: each had as long to get warm as if it were as fast as PyTorch's defaults there."""
+    asked = replace(TWO_MINUTES, budget_s=300, strategies=("threads",))
+    machine = with_fast_gpu(VerySlowMachine())
+    outcome = Search(store, machine, asked, VERY_SLOW, ON_GPU).tune()
+    assert Outcome.TIME_LIMIT not in {result.outcome for result in outcome.trials}
+    assert outcome.plan.plan.strategy == "threads"
 
 
 def test_only_whole_batches_are_chosen_and_compared_with(looked):
@@ -260,7 +305,7 @@ def test_a_later_search_tries_whole_what_was_only_looked_at(looked, looked_store
 )
 def test_the_batch_of_a_look_follows_from_the_time_of_a_step(case, request_, expected):
     own = least_batch(case, request_)
-    assert find_look_batch(case, own, NODE) == expected
+    assert find_look_batch(case, own, NODE.cpu.usable_cores) == expected
     assert expected is None or expected < own
 
 

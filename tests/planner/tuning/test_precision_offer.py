@@ -71,10 +71,16 @@ def test_where_only_bf16_is_asked_for_and_none_is_good_there_is_no_plan():
 
 def test_gpu_and_cpu_are_judged_each_by_itself():
     slow = check(bf16_cpu="is slow", bf16_internal_cpu="is slow too")
-    case, reasons = offer_precisions(CASE, AUTO, GPU_NODE, slow)
+    case, reasons = offer_precisions(CASE, replace(AUTO, strategies=None), GPU_NODE, slow)
     assert case.precisions == ("fp32",)
     assert case.gpu_precisions == ("fp32", "bf16")
     assert reasons[0] == "bf16 is not offered on the CPU: is slow"
+
+
+def test_gpu_that_no_wanted_strategy_uses_is_not_judged():
+    case, reasons = offer_precisions(CASE, AUTO, GPU_NODE, check(bf16_cuda="is slow"))
+    assert case.gpu_precisions == ("fp32",)
+    assert reasons == ()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from launch.workload import Workload
 from planner.trials.runner import TrialRunner
 from planner.tuning.preparation import prepare
 from planner.tuning.tune_request import TuneRequest
+from probes.hardware import Gpu
 from probes.node import probe
 
 CASES = Path(__file__).parents[2] / "launch/cases/late_cases.py"
@@ -53,10 +54,13 @@ class Describing(TrialRunner):
         return replace(CASE, default_batch=64, sample_s=self._samples_s.pop(0))
 
 
-def prepared(*samples_s: float):
-    request = TuneRequest(workload=Workload(use_case="case"), budget_s=60)
+GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
+
+
+def prepared(*samples_s: float, gpus=(), strategies=None):
+    request = TuneRequest(workload=Workload(use_case="case"), budget_s=60, strategies=strategies)
     runner = Describing(*samples_s)
-    node = replace(HERE, gpus=())
+    node = replace(HERE, gpus=gpus)
     return prepare(
         request, node, runner, needs_all_strategies=True, listener=lambda *_: None
     ).facts.sample_s
@@ -68,3 +72,15 @@ def test_budget_is_refused_only_where_a_step_takes_too_long_twice():
     assert prepared(0.03) == 0.03
     with pytest.raises(InvalidPlanError, match="steps of 64 samples take about 12 s here"):
         prepared(0.19, 0.20)
+
+
+HIDDEN = replace(GPU, cuda_index=None)
+
+
+@pytest.mark.parametrize(("gpu", "strategies"), [(HIDDEN, None), (GPU, ("threads",))])
+def test_budget_is_held_against_steps_on_the_cpu_where_no_plan_may_use_a_gpu(gpu, strategies):
+    """The story: who hid a machine's GPU heard only after the search that no two plans had been
+    compared."""
+    with pytest.raises(InvalidPlanError, match="steps of 64 samples take about 12 s here"):
+        prepared(0.19, 0.20, gpus=(gpu,), strategies=strategies)
+    assert prepared(0.19, gpus=(GPU,)) == 0.19
