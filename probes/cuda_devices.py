@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,6 +59,11 @@ def number_gpus(gpus: Sequence[Gpu], uuids: Sequence[str]) -> tuple[Gpu, ...]:
     )
 
 
+def are_alike(gpus: Sequence[Gpu]) -> bool:
+    """Tell whether GPUs are of one kind, as far as NVML tells kinds apart."""
+    return len({(gpu.name, gpu.memory_bytes, gpu.compute_capability) for gpu in gpus}) <= 1
+
+
 def predict_order(
     gpus: Sequence[Gpu], environ: Mapping[str, str] = os.environ
 ) -> tuple[str, ...] | None:
@@ -70,30 +76,42 @@ def predict_order(
     Source: CUDA C++ Programming Guide, "CUDA Environment Variables".
     """
     by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    alike = len({(gpu.name, gpu.memory_bytes, gpu.compute_capability) for gpu in gpus}) <= 1
-    if not (by_bus or alike) or any(gpu.mig_enabled for gpu in gpus):
+    if not (by_bus or are_alike(gpus)) or any(gpu.mig_enabled for gpu in gpus):
         return None
     uuids = [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.nvml_index) if gpu.uuid]
-    if len(uuids) < len(gpus):
-        return None
     visible = environ.get("CUDA_VISIBLE_DEVICES")
-    return tuple(uuids) if visible is None else tuple(_choose(uuids, visible))
+    if len(uuids) < len(gpus) or (visible or "").startswith("MIG-"):
+        return None
+    return tuple(uuids) if visible is None else _choose(uuids, visible)
 
 
-def _choose(uuids: Sequence[str], visible: str) -> Iterator[str]:
-    """Follow CUDA_VISIBLE_DEVICES: numbers or beginnings of UUIDs, up to the first wrong one."""
-    for entry in (part.strip() for part in visible.split(",")):
-        if entry.isdecimal():
-            found = uuids[int(entry) : int(entry) + 1]
-        else:
-            found = [
-                uuid
-                for uuid in uuids
-                if entry and _normalise_uuid(uuid).startswith(_normalise_uuid(entry))
-            ]
+def _choose(uuids: Sequence[str], visible: str) -> tuple[str, ...]:
+    """Follow CUDA_VISIBLE_DEVICES as torch does: numbers, or beginnings of UUIDs with ``GPU-``.
+
+    The first entry decides which. What follows a wrong one is not shown, nor anything where one
+    comes twice.
+
+    Source: ``_parse_visible_devices`` in ``torch/cuda/__init__.py``.
+    """
+    find = _find_by_uuid if visible.startswith("GPU-") else _find_by_number
+    chosen: list[str] = []
+    for entry in visible.split(","):
+        found = find(uuids, entry)
         if len(found) != 1:
-            return
-        yield found[0]
+            break
+        if found[0] in chosen:
+            return ()
+        chosen.append(found[0])
+    return tuple(chosen)
+
+
+def _find_by_uuid(uuids: Sequence[str], entry: str) -> Sequence[str]:
+    return [uuid for uuid in uuids if entry.startswith("GPU-") and uuid.startswith(entry)]
+
+
+def _find_by_number(uuids: Sequence[str], entry: str) -> Sequence[str]:
+    number = re.match("[+]?[0-9]+", entry.strip())
+    return uuids[int(number[0]) :][:1] if number else ()
 
 
 def _normalise_uuid(uuid: str) -> str:
@@ -105,8 +123,17 @@ def _describe_torch() -> dict[str, Any]:
 
     if torch.version.cuda is None:
         return {"uuids": [], "reason": f"torch {torch.__version__} is built without CUDA"}
-    count = torch.cuda.device_count()
-    uuids = [str(torch.cuda.get_device_properties(index).uuid) for index in range(count)]
+    uuids: list[str] = []
+    try:
+        # Before CUDA is in use torch counts by NVML, which counts what CUDA cannot use too: beside
+        # parts of MIG, outside of the container, or all, where the driver is too old.
+        for index in range(torch.cuda.device_count()):
+            properties = torch.cuda.get_device_properties(index)
+            uuids.append(str(properties.uuid))
+    except (AssertionError, RuntimeError) as error:
+        if not uuids:
+            why = str(error).strip().partition("\n")[0] or type(error).__name__
+            return {"uuids": [], "reason": f"torch can use no GPU: {why}"}
     if uuids:
         return {"uuids": uuids}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,8 +1,9 @@
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from probes.cuda_devices import number_gpus, predict_order, query_torch
+from probes.cuda_devices import _describe_torch, number_gpus, predict_order, query_torch
 from probes.hardware import Gpu
 
 MIXED = (
@@ -53,15 +54,27 @@ def test_order_of_parts_of_a_gpu_is_not_predicted():
     [
         ("1,0", ("GPU-b3", "GPU-b2")),
         ("GPU-b3", ("GPU-b3",)),
-        ("1, GPU-b2", ("GPU-b3", "GPU-b2")),
+        ("1, 0", ("GPU-b3", "GPU-b2")),
+        ("1gpu,+0", ("GPU-b3", "GPU-b2")),
+        ("1, GPU-b2", ("GPU-b3",)),  # the first entry decides whether there are numbers
+        ("GPU-b3,0", ("GPU-b3",)),
+        ("GPU-b3, GPU-b2", ("GPU-b3",)),
+        ("b3", ()),
+        ("1,1", ()),  # what comes twice hides all
+        ("GPU-b3,GPU-b3", ()),
         ("0,7,1", ("GPU-b2",)),  # what follows a wrong entry is not shown
         ("GPU-b", ()),  # beginning of two
         ("-1", ()),
         ("", ()),
     ],
 )
-def test_visible_devices_are_chosen_as_cuda_does(visible, expected):
+def test_visible_devices_are_chosen_as_torch_does(visible, expected):
     assert predict_order(ALIKE, {"CUDA_VISIBLE_DEVICES": visible}) == expected
+
+
+def test_parts_of_gpus_that_are_named_are_not_predicted():
+    """The story: a container shows one part, and may not ask NVML whether its GPU is cut up."""
+    assert predict_order(ALIKE, {"CUDA_VISIBLE_DEVICES": "MIG-c4"}) is None
 
 
 def test_torch_is_asked_in_a_process_of_its_own():
@@ -73,6 +86,33 @@ def test_torch_is_asked_in_a_process_of_its_own():
 def test_torch_without_gpus_says_why():
     devices = query_torch(script("""print('{"uuids": [], "reason": "built without CUDA"}')"""))
     assert devices.reason == "built without CUDA"
+
+
+def torch_that_counts(count, properties):
+    """Give a torch that counts by NVML, and has the properties of what CUDA can use."""
+    cuda = SimpleNamespace(device_count=lambda: count, get_device_properties=properties)
+    return SimpleNamespace(version=SimpleNamespace(cuda="13.0"), cuda=cuda)
+
+
+def test_gpus_that_nvml_counts_and_cuda_does_not_show_hide_no_others(monkeypatch):
+    """The story: of two GPUs, a container may use one, and torch's "Invalid device id" of the
+    other left none to plan for."""
+
+    def properties(index):
+        assert index < 1, "Invalid device id"
+        return SimpleNamespace(uuid="b2")
+
+    monkeypatch.setitem(sys.modules, "torch", torch_that_counts(2, properties))
+    assert _describe_torch() == {"uuids": ["b2"]}
+
+
+def test_torch_that_can_use_none_of_those_it_counts_says_why(monkeypatch):
+    def properties(_):
+        raise RuntimeError("The NVIDIA driver on your system is too old.\nGo to https://...")
+
+    monkeypatch.setitem(sys.modules, "torch", torch_that_counts(1, properties))
+    said = "torch can use no GPU: The NVIDIA driver on your system is too old."
+    assert _describe_torch() == {"uuids": [], "reason": said}
 
 
 def test_torch_that_hangs_is_given_up_with_a_reason():
