@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from probes.cpu import read_cpu
@@ -80,6 +81,19 @@ def probe(
             *(() if report is None else report.failures),
         ),
     )
+
+
+def probe_for_plans() -> Hardware:
+    """Probe this node quickly, but with CUDA's numbers of its GPUs, which plans name.
+
+    Where they cannot be predicted torch is queried for them, which takes seconds.
+    """
+    node = probe(quick=True)
+    if not node.gpus or predict_order(node.gpus) is not None:
+        return node
+    devices = query_torch()
+    gpus = number_gpus(node.gpus, devices.uuids)
+    return replace(node, gpus=gpus, gpu_reason=devices.reason)
 
 
 def _predict_devices(found: Gpus) -> CudaDevices:

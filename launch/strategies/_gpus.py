@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from launch.errors import InvalidPlanError
-from probes.cuda_devices import predict_order
+from probes.cuda_devices import are_alike, predict_order
 from probes.hardware import Gpu, Hardware
 
 if TYPE_CHECKING:
@@ -54,19 +54,36 @@ def find_devices(plan: Plan, node: Hardware) -> tuple[str, ...]:
         InvalidPlanError: CUDA does not show as many GPUs, or they may be of another kind.
     """
     shown = cuda_devices(gpu for gpu in node.gpus if gpu.cuda_index is not None)
-    are_alike = predict_order(node.gpus, {}) is not None
-    is_known = bool(node.gpus) and (bool(shown) or are_alike)
+    may_replace = predict_order(node.gpus, {}) is not None
+    is_known = bool(node.gpus) and (bool(shown) or may_replace)
     if not is_known or set(plan.devices) <= {"cpu", *shown}:
         return plan.devices
     wanted = list(dict.fromkeys(device for device in plan.devices if device != "cpu"))
     usable = cuda_devices(usable_gpus(node))
-    if not are_alike or len(usable) < len(wanted):
+    if not may_replace or len(usable) < len(wanted):
         raise InvalidPlanError(
             f"devices={','.join(plan.devices)} and CUDA shows {','.join(shown) or 'no GPU'} on "
             f"{node.node}: set CUDA_VISIBLE_DEVICES as where the plan was found, or choose another"
         )
     taken = dict(zip(wanted, usable, strict=False))
     return tuple(taken.get(device, device) for device in plan.devices)
+
+
+def explain_kinds(plan: Plan, node: Hardware) -> str | None:
+    """Say which GPUs a plan is to run on, where those of its node are of different kinds.
+
+    ``None`` where they are alike. A plan has CUDA's numbers alone, and with other variables of the
+    environment these stand for other GPUs.
+    """
+    if not plan.gpus or are_alike(node.gpus):
+        return None
+    names = {f"cuda:{gpu.cuda_index}": gpu.name or "a GPU" for gpu in node.gpus}
+    told = [f"{one} ({names[one]})" if one in names else one for one in plan.devices]
+    return (
+        f"{node.node} has GPUs of different kinds: the plan trains on {', '.join(told)}, and was "
+        "measured on those that CUDA numbered so in its search: leave CUDA_VISIBLE_DEVICES and "
+        "CUDA_DEVICE_ORDER as they were then"
+    )
 
 
 def _fault(gpu: Gpu) -> str | None:

@@ -21,6 +21,7 @@ from launch.reports import (
     WeightsSaved,
     Working,
 )
+from launch.strategies._gpus import explain_kinds
 from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
 from planner.api.use_cases import find_known_place
@@ -33,6 +34,7 @@ from planner.jobs.host_choice import choose_hosts, largest_gradients
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
 from planner.jobs.making import (
+    NodePlan,
     accumulate,
     charge_input,
     find_plan,
@@ -55,7 +57,7 @@ from planner.store import Store, find_hazard
 from planner.trainings.event_files import charting, check_event_folder
 from planner.trainings.recorder import recording
 from planner.trials.reports import Listener, ignore
-from probes.node import probe
+from probes.node import probe_for_plans
 
 _CHANGED = (
     "the use case, its code or its data are not what this plan was measured with: tune again to "
@@ -304,13 +306,21 @@ class _Launcher:
     def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:
         return suggest_command("tune", request.workload, db=self.db, hosts=hosts)
 
+    def _renumber(self, plans: Sequence[NodePlan]) -> list[NodePlan]:
+        """Give plans with their GPUs as CUDA numbers them; say which, where they differ in kind."""
+        found = [renumber_gpus(plan) for plan in plans]
+        for plan in found:
+            if (line := explain_kinds(plan.plan, plan.node)) is not None:
+                self.note(line)
+        return found
+
     def _prepare_here(self, request: LaunchRequest, hosts: Hosts) -> PreparedLaunch:
-        node, software = probe(quick=True), current_software()
+        node, software = probe_for_plans(), current_software()
         remedy = self._remedy(request, hosts)
         with Store.open(self.db, create=False) as store:
             known_as = self._find_known_place(store, request)
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
-            (plan,) = accumulate(request, charge_input(store, request, [renumber_gpus(plan)]))
+            (plan,) = accumulate(request, charge_input(store, request, self._renumber([plan])))
         plan = replace(plan, host=hosts.names[0])
         job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
         if self.starts:
@@ -337,8 +347,7 @@ class _Launcher:
                 remedy=remedy,
                 known_as=self._find_known_place(store, request),
             )
-            plans = [renumber_gpus(plan) for plan in plans]
-            plans = accumulate(request, charge_input(store, request, plans))
+            plans = accumulate(request, charge_input(store, request, self._renumber(plans)))
             links = store.machines.latest_links(
                 {host: node.fingerprint() for host, node in nodes.items()}
             )

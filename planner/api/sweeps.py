@@ -28,7 +28,7 @@ from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from planner.trials.runner import TrialRunner
 from probes.hardware import Hardware
-from probes.node import probe
+from probes.node import probe_for_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def _sweep_here(
     request: SweepRequest, db: str, listener: Listener, cancellation: Cancellation
 ) -> SweepResult:
     started = time.monotonic()
-    node = probe(quick=True)
+    node = probe_for_plans()
     settings = _make_settings(request, node, db, listener, cancellation)
     for setting in settings:
         setting.plan.check_fits(node.cpu.usable_cores)

@@ -34,7 +34,7 @@ from planner.tuning.preparation import PreparedCase, prepare
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
-from probes.node import probe
+from probes.node import probe, probe_for_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def _tune_here(
 ) -> TuneResult:
     started = time.monotonic()
     software = current_software()
-    node = probe(quick=True)
+    node = probe_for_plans()
     with ForkServerPool() as servers:
         runner = TrialRunner(request.workload, node, servers, cancellation)
         listener(Working(what="loading PyTorch and the use case"))

@@ -16,7 +16,7 @@ from planner.search.space import find_obstacles
 from planner.store import Store
 from planner.trials.reports import Listener, ignore
 from planner.trials.runner import TrialRunner
-from probes.node import probe
+from probes.node import probe, probe_for_plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def check_use_case(
         else:
             listener(report, host)
 
-    node = probe(quick=True)
+    node = probe_for_plans()
     with ForkServerPool() as servers:
         facts = TrialRunner(workload, node, servers, cancellation).describe(listen)
     names = strategy_names()

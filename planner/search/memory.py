@@ -16,7 +16,7 @@ import numpy as np
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
-from launch.strategies._gpus import exclusive_devices, usable_gpus
+from launch.strategies._gpus import cuda_devices, exclusive_devices, usable_gpus
 from planner.search.terms import copies_of, kind_of, stages_of
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Hardware
@@ -50,8 +50,11 @@ class MemoryModel:
     def __init__(self, case: CaseFacts, node: Hardware) -> None:
         self._parameter_bytes = max(case.parameter_bytes, 1)
         self._limit_bytes = node.memory.usable_bytes
-        free = [gpu.free_bytes or gpu.memory_bytes for gpu in usable_gpus(node)]
-        self._gpu_bytes = min((one for one in free if one), default=None)
+        gpus = usable_gpus(node)
+        free = [gpu.free_bytes or gpu.memory_bytes for gpu in gpus]
+        sizes = zip(cuda_devices(gpus), free, strict=True)
+        self._gpu_bytes = {device: size for device, size in sizes if size}
+        """Of each GPU; a plan that leaves a small one out is not limited by it."""
         self._exclusive = exclusive_devices(node)
         self._has_peaks = False
         self._peaks_bytes: dict[Plan, int] = {}
@@ -91,7 +94,8 @@ class MemoryModel:
         if any(_needs_as_much(plan, failed) for failed in self._failed):
             return False
         if kind_of(plan) == "gpu":
-            return self._gpu_bytes is None or self._least_bytes(plan) <= self._gpu_bytes
+            known = [self._gpu_bytes[one] for one in plan.devices if one in self._gpu_bytes]
+            return not known or self._least_bytes(plan) <= min(known)
         needed = self.peak_bytes(plan) if self._has_peaks else self._least_bytes(plan)
         return needed <= self._limit_bytes
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from probes.cuda_devices import query_torch
-from probes.hardware import DataSpeed, Speeds
-from probes.node import probe
+from probes.cuda_devices import CudaDevices, query_torch
+from probes.hardware import DataSpeed, Hardware, Speeds
+from probes.node import probe, probe_for_plans
 
 
 def test_quick_probe_measures_nothing():
@@ -29,6 +29,8 @@ def one_gpu(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
+    return nvml
 
 
 @pytest.mark.usefixtures("one_gpu")
@@ -55,6 +57,27 @@ def test_gpus_are_predicted_where_torch_is_loaded_too_slowly(monkeypatch):
         "torch did not say in time which GPUs it can use: they are predicted; probe again"
         in hardware.warnings
     )
+
+
+def test_torch_is_queried_for_the_gpus_that_plans_name_only_where_it_must_be(monkeypatch, one_gpu):
+    """The story: a search that named gpu_data was refused on a machine with GPUs of two kinds,
+    whose order CUDA alone knows."""
+    asked = []
+
+    def answer():
+        asked.append(True)
+        return CudaDevices(uuids=("GPU-1", "GPU-0"))
+
+    monkeypatch.setattr("probes.node.query_torch", answer)
+    assert [gpu.cuda_index for gpu in probe_for_plans().gpus] == [0]
+    assert not asked
+    one_gpu.nvmlDeviceGetCount = lambda: 2
+    one_gpu.nvmlDeviceGetUUID = "GPU-{}".format
+    one_gpu.nvmlDeviceGetName = ("T4", "A100").__getitem__
+    assert [gpu.cuda_index for gpu in probe(quick=True).gpus] == [None, None]
+    hardware = probe_for_plans()
+    assert [(gpu.name, gpu.cuda_index) for gpu in hardware.gpus] == [("T4", 1), ("A100", 0)]
+    assert hardware.gpu_reason is None
 
 
 def test_two_probes_of_a_machine_have_one_fingerprint():

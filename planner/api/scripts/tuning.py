@@ -42,7 +42,7 @@ from planner.tuning.findings import Findings
 from planner.tuning.tune import NOTHING_MEASURED, Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
-from probes.node import probe
+from probes.node import probe_for_plans
 
 _LOOK_SHARE, _LEAST_LOOK_S = 0.5, 60.0
 """Time in which a script must have shown its steps: a part of the budget, and some at least."""
@@ -129,7 +129,7 @@ def tune_script(
         listener(Warned(message=outside))
     with machine_alone(listener, Cancellation(), waits=waits):
         started = time.monotonic()
-        node, software = probe(quick=True), current_software()
+        node, software = probe_for_plans(), current_software()
         with ScriptTrials(script, node) as run:
             listener(Working(what="watching the script's first steps"))
             try:

@@ -8,7 +8,7 @@ import pytest
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.strategies._gpus import find_devices
+from launch.strategies._gpus import explain_kinds, find_devices
 from probes.cuda_devices import number_gpus
 
 ON_TWO = Plan(
@@ -59,6 +59,14 @@ def test_gpu_that_may_be_of_another_kind_takes_no_ones_place(gpu_node):
 def test_what_is_not_known_of_cudas_numbers_refuses_no_plan(gpu_node, two_cores):
     assert find_devices(ON_ONE, shown(mixed(gpu_node))) == ("cuda:1",)
     assert find_devices(ON_ONE, two_cores) == ("cuda:1",)
+
+
+def test_gpus_of_different_kinds_are_named_as_cuda_numbers_them(gpu_node):
+    said = explain_kinds(ON_TWO, shown(mixed(gpu_node), 1, 0))
+    assert "the plan trains on cuda:1 (small), cuda:3, and was measured on those that CUDA" in said
+    assert "trains on cuda:1, and" in explain_kinds(ON_ONE, shown(mixed(gpu_node)))
+    assert explain_kinds(ON_ONE, gpu_node) is None
+    assert explain_kinds(replace(ON_ONE, devices=("cpu",)), mixed(gpu_node)) is None
 
 
 def test_cpus_are_no_matter_of_cuda(gpu_node):

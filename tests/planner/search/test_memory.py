@@ -95,6 +95,18 @@ def test_plan_whose_activations_cannot_fit_is_not_proposed(strategy, node, limit
         assert plan.node_batch / plan.micro_batches / gpus * kept < limit_bytes
 
 
+def test_plan_is_limited_by_the_gpus_that_it_has_and_by_no_smaller_one():
+    """The story: beside a small GPU, nothing was tried on the large one that needed more."""
+    small, large = SMALL_GPUS.gpus
+    node = replace(SMALL_GPUS, gpus=(small, replace(large, free_bytes=2**36)))
+    model = MemoryModel(HEAVY, node)
+    plan = Plan(strategy="sequential", node_batch=512, devices=("cuda:1",))
+    assert model.may_fit(plan)
+    assert not model.may_fit(replace(plan, devices=("cuda:0",)))
+    both = replace(plan, strategy="gpu_data", processes=2, replicas=2, devices=("cuda:0", "cuda:1"))
+    assert not model.may_fit(both)
+
+
 def test_samples_that_may_differ_shut_out_no_plan_before_its_memory_is_known():
     own = replace(HEAVY, own_methods=("collate",))
     assert MemoryModel(own, LITTLE).may_fit(replace(PLAN, node_batch=64))
