@@ -224,7 +224,7 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
             return _run_plain(model, options, data, [*batch, *bf16, *words])
 
         pairs: dict[str, list[tuple[float, float]]] = {"plain": [], "compiled": []}
-        flop, failed = 0, []
+        flop, loaders, failed = 0, 0, []
         for number in range(options.rounds):
             found = {}
             for way in ("ours", "plain", "compiled")[:: 1 if number % 2 == 0 else -1]:
@@ -234,6 +234,7 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
                     elif way == "plain":
                         said = plain()
                         found[way], flop = said["samples_per_s"], said["flop_per_sample"]
+                        loaders = said["loader_workers"]
                     else:
                         found[way] = plain("--compile", "--channels-last")["samples_per_s"]
                     out.say(f"  {way:9} {found[way]:9.1f} samples/s")
@@ -256,7 +257,13 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
             results.append(Result(figure=f"ours, share of the {name} rate", value=share, unit="%"))
     results.append(Result(figure="ours", value=found["ours"], unit="samples/s"))
     out.show(results)
-    return {"results": results, "flop_per_sample": flop, "failed": failed, "pairs": pairs}
+    return {
+        "results": results,
+        "flop_per_sample": flop,
+        "plain_loader_workers": loaders,
+        "failed": failed,
+        "pairs": pairs,
+    }
 
 
 def _train_with_cpu(*, options: Namespace, out: Output, **_: object) -> Found:

@@ -21,6 +21,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -101,6 +102,7 @@ class Day:
                 stdout=answer,
                 stderr=subprocess.PIPE,
                 text=True,
+                errors="replace",
                 start_new_session=True,
             )
             timer = Timer(limit_s, _end, [child])
@@ -178,11 +180,14 @@ def _enter_environment(options: argparse.Namespace) -> None:
     folder = options.results.with_suffix(".venv").absolute()
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        # A Linux may have venv without what puts pip into it. That of this Python is seen there.
+        bare = ["--without-pip"] if find_spec("pip") is not None else []
+        subprocess.run([sys.executable, "-m", "venv", "--clear", *bare, str(folder)], check=True)
         asked = [str(python), "-c", "import site; print(site.getsitepackages()[0])"]
         own = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
         # Not --system-site-packages: where this Python is an environment's, that is another's.
-        Path(own, "parent.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+        users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+        Path(own, "parent.pth").write_text("\n".join([*users, *site.getsitepackages()]) + "\n")
         install = [str(python), "-m", "pip", "install", "--quiet", "--no-index"]
         install += ["--find-links", str(options.wheels.absolute())]
         subprocess.run([*install, "setuptools>=77"], check=True)
