@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 from launch.system.log_part import LogPart
 from planner.api import jobs
 from planner.errors import NoDatabaseError, NoJobError
+from planner.jobs.suggested_command import database_options
 from planner.quantities import printable
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.report.jobs import job_json, job_text, jobs_table
@@ -129,6 +129,4 @@ def _read_end(job_id: int, db: str) -> LogPart:
 
 def _command(name: str, job: JobRecord, db: str) -> str:
     words = ["ddlplan", "jobs", name, str(job.id)]
-    if db != os.environ.get("DDLPLAN_DB", "planner.db"):
-        words += ["--db", db]
-    return shlex.join(words)
+    return shlex.join([*words, *database_options(db)])

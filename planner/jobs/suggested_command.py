@@ -50,11 +50,15 @@ def suggest_command(
     starts_mpi = command == "launch" and not is_script_here
     if access.allow_root or (starts_mpi and needs_root_option(os.environ)):
         words.append("--allow-run-as-root")
-    if db != os.environ.get("DDLPLAN_DB", "planner.db"):
-        words += ["--db", db]
+    words += database_options(db)
     if workload is None:
         return command_line(["ddlplan", command, *words])
     return command_for(_from_here(workload.use_case), command, *words)
+
+
+def database_options(db: str) -> list[str]:
+    """Give the option that names a database; none where commands find it by themselves."""
+    return [] if db == os.environ.get("DDLPLAN_DB", "planner.db") else ["--db", db]
 
 
 def _from_here(place: str) -> str:

@@ -47,7 +47,7 @@ def collect(
         StoreError: The database cannot be used.
     """
     asked = {name: str(path.absolute()) for name, path in (data or {}).items()}
-    nothing = StoredEvidence(reasons=reasons, data=asked)
+    nothing = StoredEvidence(reasons=reasons, db=db, data=asked)
     cases = sorted({case for paper in papers for case in paper.use_cases})
     try:
         with Store.open(db, create=False) as store:

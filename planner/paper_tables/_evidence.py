@@ -274,6 +274,9 @@ class StoredEvidence:
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why something could not be measured just now, by its key."""
 
+    db: str | None = None
+    """Database, which the commands that are named are for; ``None`` where there is none."""
+
     data: Mapping[str, str] = field(default_factory=dict)
     """Paths of the data that were asked for, by use case without settings."""
 

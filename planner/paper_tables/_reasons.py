@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shlex import quote
 
+from planner.jobs.suggested_command import database_options
 from planner.paper_tables._evidence import StoredEvidence
 from planner.sweeps.sweep_record import SweepRecord
 from probes.hardware import Hardware
@@ -28,3 +29,17 @@ def why_no_gpus(held: StoredEvidence, record: SweepRecord) -> str | None:
 def data_option(data: str | None) -> str:
     """Give the option that names data, with the blank before it; nothing where none are named."""
     return "" if data is None else f" --data {quote(data)}"
+
+
+def db_option(held: StoredEvidence) -> str:
+    """Give the option that names a report's database, with the blank before it.
+
+    Nothing where a command finds that database by itself.
+    """
+    words = [] if held.db is None else database_options(held.db)
+    return "".join(f" {quote(word)}" for word in words)
+
+
+def measure_command(held: StoredEvidence) -> str:
+    """Give the command that measures what a report lacks."""
+    return f"ddlplan report --measure{db_option(held)}"

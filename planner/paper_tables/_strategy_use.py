@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from launch.strategies import strategy_names
 from planner.paper_tables._evidence import StoredEvidence, TrainingEvidence, mark_generated
+from planner.paper_tables._reasons import db_option, measure_command
 from planner.paper_tables._values import UsagePlots
 from planner.paper_tables._wanted import training_key, trial_key
 
@@ -49,7 +50,7 @@ def _notes(held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence
         if strategy not in alone:
             yield f"{strategy}: missing: {_why_untrained(held, case, strategy)}."
     if not any(len(one.record.hosts) > 1 for one in shown.values()):
-        command = f"ddlplan launch --use-case {case} --hosts FILE"
+        command = f"ddlplan launch --use-case {case} --hosts FILE{db_option(held)}"
         yield f"several hosts: missing: no such training is stored: {command}."
     if not any(one.uses_gpus for one in shown.values()):
         yield "GPUs in use: missing: none of these trainings ran on a GPU."
@@ -72,4 +73,4 @@ def _why_untrained(held: StoredEvidence, case: str, strategy: str) -> str:
     reason = held.reasons.get(training_key(case, strategy)) or held.reasons.get(
         trial_key(case, strategy)
     )
-    return reason or "no training with it is stored: ddlplan report --measure"
+    return reason or f"no training with it is stored: {measure_command(held)}"

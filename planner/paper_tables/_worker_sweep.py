@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from launch.reports import EpochDone
+from planner.paper_tables._evidence import StoredEvidence
+from planner.paper_tables._reasons import measure_command
 from planner.paper_tables._values import Cell, TableColumn
 from planner.quantities import format_count
 from planner.sweeps.findings import ACCURACY, PointFigures, all_figures, why_no_speedup
@@ -53,7 +55,7 @@ class WorkerSweep:
                 return found
         return None
 
-    def rows(self) -> Iterator[Mapping[str, Cell]]:
+    def rows(self, held: StoredEvidence) -> Iterator[Mapping[str, Cell]]:
         """Give a row for each number of workers."""
         record = self.sweep.record
         for one in all_figures(self.sweep):
@@ -63,7 +65,7 @@ class WorkerSweep:
                 "devices": Cell(text=record.settings[one.point.setting].label),
                 "batch": Cell.counted(one.point.batch),
                 "published": Cell.published(None),
-                **self._figures(one),
+                **self._figures(held, one),
             }
 
     def points(self, batch: int, *, to_target: bool) -> list[tuple[int, Interval]]:
@@ -79,13 +81,13 @@ class WorkerSweep:
             if (y := value(one)) is not None
         ]
 
-    def _figures(self, one: PointFigures) -> Mapping[str, Cell]:
+    def _figures(self, held: StoredEvidence, one: PointFigures) -> Mapping[str, Cell]:
         if one.point.outcome is not Outcome.OK:
             return {"rate": Cell.lacking(one.point.reason or str(one.point.outcome))}
         cells = {"rate": Cell.of(self._rate(one), "too few turns counted")}
         if not begins_with_one_worker(self.sweep.record):
             sweep = f"sweep {self.sweep.record.id} has no setting with one worker"
-            cells["scaling"] = Cell.lacking(f"{sweep}: ddlplan report --measure")
+            cells["scaling"] = Cell.lacking(f"{sweep}: {measure_command(held)}")
         elif one.point.setting:  # the first is what others are compared with
             cells["scaling"] = Cell.of(one.speedup, why_no_speedup(self.sweep, one.point))
         if (target := self.target) is not None:

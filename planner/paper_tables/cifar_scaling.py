@@ -12,7 +12,7 @@ from planner.paper_tables._evidence import (
     describe_machine,
     mark_generated,
 )
-from planner.paper_tables._reasons import why_no_gpus
+from planner.paper_tables._reasons import db_option, measure_command, why_no_gpus
 from planner.paper_tables._training_groups import (
     Group,
     Line,
@@ -181,7 +181,7 @@ def _scaling_rows(
     held: StoredEvidence, sweeps: Sequence[WorkerSweep]
 ) -> Iterator[Mapping[str, Cell]]:
     for one in sweeps:
-        yield from one.rows()
+        yield from one.rows(held)
         record = one.sweep.record
         if (why := why_no_gpus(held, record)) is not None:
             yield {
@@ -197,9 +197,9 @@ def _training_table(held: StoredEvidence) -> PaperTable:
     groups = group_trainings(held.trained(_CASE))
     named = {study.record.node for study in held.of(_CASE)}
     machines = (group.place.line.machine for group in groups)
-    rows = [*_training_rows(groups)]
+    rows = [*_training_rows(held, groups)]
     if not rows:
-        why = f"no training of all images is stored: ddlplan launch --use-case {_CASE} --epochs N"
+        why = f"no training of all images is stored: {_launch_command(held)}"
         rows.append({"machine": Cell(text="any"), "rate": Cell.lacking(why)})
     rows.append(
         {
@@ -227,7 +227,7 @@ def _training_table(held: StoredEvidence) -> PaperTable:
     )
 
 
-def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
+def _training_rows(held: StoredEvidence, groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
     targets = find_targets(groups)
     for group in groups:
         place, line = group.place, group.place.line
@@ -244,7 +244,7 @@ def _training_rows(groups: Sequence[Group]) -> Iterator[Mapping[str, Cell]]:
             "hosts": Cell.counted(place.hosts),
             "trainings": Cell.counted(len(group.trainings)),
             "rate": Cell.measured(rate),
-            "time": Cell.of(group.time(target), _why_no_time(group, target)),
+            "time": Cell.of(group.time(target), _why_no_time(held, group, target)),
             "accuracy": Cell.lacking("no epoch was validated"),
         }
         if one is None or one.rate is None:
@@ -304,12 +304,16 @@ def _plot_notes(
 
 
 def _why(held: StoredEvidence) -> str:
-    why = "not measured: ddlplan report --measure"
+    why = f"not measured: {measure_command(held)}"
     return held.reasons.get(sweep_key(_MEASURED), why)
 
 
-def _why_no_time(group: Group, target: float | None) -> str:
+def _why_no_time(held: StoredEvidence, group: Group, target: float | None) -> str:
     if target is not None and group.reached(target):
         missed = group.missed(target)
         return f"{missed} of {len(group.trainings)} trainings missed it: a time would be too short"
-    return f"not reached: ddlplan launch --use-case {_CASE} --epochs N trains longer"
+    return f"not reached: {_launch_command(held)} trains longer"
+
+
+def _launch_command(held: StoredEvidence) -> str:
+    return f"ddlplan launch --use-case {_CASE} --epochs N{db_option(held)}"

@@ -15,7 +15,7 @@ from planner.paper_tables._evidence import (
     describe_machine,
     obstacles_of,
 )
-from planner.paper_tables._reasons import data_option, explain_no_gpu
+from planner.paper_tables._reasons import data_option, db_option, explain_no_gpu, measure_command
 from planner.paper_tables._strategy_use import strategy_use
 from planner.paper_tables._values import Cell, PaperTable, TableColumn, UsagePlots
 from planner.paper_tables._wanted import (
@@ -34,7 +34,6 @@ from probes.timing import Interval
 
 _CASES = {"simplebig": "SimpleBig (AlexNet)", "complexsmall": "ComplexSmall (VGG16)"}
 _BASELINE = "baseline"
-_MEASURE = "ddlplan report --measure"
 
 _START_S, _RACED_STEPS = 6.0, 6
 """Of each plan in a race of the strategies' best, which starts each of them twice."""
@@ -182,7 +181,8 @@ def _rows(
         head["unit"] = Cell(text="s (ours: an epoch)")
     if not held.of(case):
         key = trial_key(case, setting.strategy)
-        why = held.reasons.get(key, f"not measured: {_MEASURE}, or ddlplan tune --use-case {case}")
+        tune = f"ddlplan tune --use-case {case}{db_option(held)}"
+        why = held.reasons.get(key, f"not measured: {measure_command(held)}, or {tune}")
         yield {**head, "ours": Cell.lacking(why)}
     for study in held.of(case):
         yield {
@@ -241,12 +241,13 @@ def _why_not(
         if len(node.gpus) < needed:
             gpus = format_count(len(node.gpus), "GPU")
             return f"{gpus} on {study.record.node}, and it needs {needed}"
-    tune = f"ddlplan tune --use-case {study.record.use_case}{data_option(study.data)}"
+    options = f"{data_option(study.data)}{db_option(held)}"
+    tune = f"ddlplan tune --use-case {study.record.use_case}{options}"
     budget_s = study.longer_budget_s or 0
     longer = f"--budget {max(5, math.ceil(budget_s / 60))}m"  # at least what it is by default
     if setting.is_baseline:
         device = "GPU" if on_gpus else "core"
-        way = f"{tune} {longer}" if study.has_tried_baseline else _MEASURE
+        way = f"{tune} {longer}" if study.has_tried_baseline else measure_command(held)
         return f"study {study.record.id} has no run on one {device} that succeeded: {way}"
     if (obstacle := study.obstacles.get(setting.strategy)) is not None:
         return obstacle
@@ -256,7 +257,7 @@ def _why_not(
     if study.has_tried(setting.strategy):
         what, tune = "its trials had too little time", f"{tune} {longer}"
     key = trial_key(study.record.use_case, setting.strategy)
-    return held.reasons.get(key, f"{what}: {_MEASURE}, or {tune}")
+    return held.reasons.get(key, f"{what}: {measure_command(held)}, or {tune}")
 
 
 def _unit(*, on_gpus: bool) -> str:
@@ -280,6 +281,7 @@ def _rows_of_several(held: StoredEvidence, case: str) -> Iterator[Mapping[str, C
         "ours": Cell.lacking(
             "ddlplan does not train through Spark; beside it, shown there, not stored: "
             f"ddlplan compare --use-case {case} --with spark_map_reduce --hosts FILE"
+            f"{db_option(held)}"
         ),
         "unit": Cell(text="times the baseline"),
     }
@@ -293,7 +295,7 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
     ]
     if not known:
         what = "on GPUs " if on_gpus else ""
-        command = f"ddlplan launch --use-case {case} --hosts FILE"
+        command = f"ddlplan launch --use-case {case} --hosts FILE{db_option(held)}"
         return {"ours": Cell.lacking(f"no training {what}on several hosts is stored: {command}")}
     best = max(
         known,
@@ -318,6 +320,7 @@ def _several(held: StoredEvidence, case: str, *, on_gpus: bool) -> Mapping[str, 
         why = (
             f"no baseline of {names[0]} with the same data is among the studies shown: "
             f"ddlplan tune --use-case {case}{data_option(best.record.data)} --hosts FILE"
+            f"{db_option(held)}"
         )
         return {"ours": Cell.lacking(why), **cells}
     below = baseline.throughput_samples_per_s()

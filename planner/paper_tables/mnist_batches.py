@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import StoredEvidence, SweepEvidence, mark_generated
-from planner.paper_tables._reasons import data_option, why_no_gpus
+from planner.paper_tables._reasons import data_option, db_option, why_no_gpus
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -145,13 +145,13 @@ def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
             "devices": Cell(text=record.settings[one.point.setting].label),
             **_figures(sweep, one),
         }
-    for why in _why_batches_lack(case, sweep):
+    for why in _why_batches_lack(held, case, sweep):
         yield {**head, "epoch": Cell.lacking(why)}
     if (why_none := why_no_gpus(held, record)) is not None:
         yield {**head, "devices": Cell(text="GPUs"), "epoch": Cell.lacking(why_none)}
 
 
-def _why_batches_lack(case: str, sweep: StoredSweep) -> Iterator[str]:
+def _why_batches_lack(held: StoredEvidence, case: str, sweep: StoredSweep) -> Iterator[str]:
     """Say which batches a sweep has not trained yet, and which of the papers' it does not have."""
     record = sweep.record
     settings = range(len(record.settings))
@@ -162,7 +162,7 @@ def _why_batches_lack(case: str, sweep: StoredSweep) -> Iterator[str]:
     others = [batch for batch in _ALL_BATCHES if batch not in record.batches]
     if others:
         batches = list_batches(others, sorted({*_ALL_BATCHES, *record.batches}))
-        yield f"sweep {record.id} has no {batches}: {_sweep_command(case, record.data)}"
+        yield f"sweep {record.id} has no {batches}: {_sweep_command(held, case, record.data)}"
 
 
 def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
@@ -183,9 +183,10 @@ def _figures(sweep: StoredSweep, one: PointFigures) -> Mapping[str, Cell]:
 
 
 def _why(held: StoredEvidence, case: str) -> str:
-    return held.reasons.get(sweep_key(case), f"no sweep stored: {_sweep_command(case)}")
+    return held.reasons.get(sweep_key(case), f"no sweep stored: {_sweep_command(held, case)}")
 
 
-def _sweep_command(case: str, data: str | None = None) -> str:
+def _sweep_command(held: StoredEvidence, case: str, data: str | None = None) -> str:
     batches = ",".join(map(str, _ALL_BATCHES))
-    return f"ddlplan sweep --use-case {case}{data_option(data)} --batches {batches}"
+    options = f"{data_option(data)} --batches {batches}{db_option(held)}"
+    return f"ddlplan sweep --use-case {case}{options}"

@@ -76,3 +76,9 @@ def test_a_sweep_counts_however_many_newer_ones_there_are(tmp_path):
     assert {row["data"].text for row in table.rows[:-1]} == {"/mnist"}
     read = [one.record.id for one in held.swept("mnist_cnn") if "sweep" in vars(one)]
     assert read == [first]  # points of the others are not shown
+
+
+def test_the_database_is_known_to_what_names_commands_for_it(db, tmp_path):
+    path, _ = db
+    empty = str(tmp_path / "none.db")
+    assert [collect([PAPER], one, {}).db for one in (path, empty)] == [path, empty]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import paper_cases
 import pytest
@@ -62,6 +63,30 @@ def test_what_is_missing_without_any_evidence_is_said_with_a_command(paper):
         if cell.missing
     ]
     assert any("ddlplan " in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("held", [EMPTY, paper_cases.EVIDENCE], ids=["nothing", "something"])
+def test_commands_that_give_what_is_missing_name_the_database(paper, held, monkeypatch):
+    """Copied from a report of another database, they measured into planner.db."""
+
+    def reasons_of(db):
+        named = replace(held, db=db)
+        cells = [
+            cell.missing or ""
+            for table in paper.tables(named)
+            for row in table.rows
+            for cell in row.values()
+        ]
+        notes = [note for plot in paper.plots(named) for note in plot.notes if "missing: " in note]
+        return "\n".join([*cells, *notes])
+
+    monkeypatch.delenv("DDLPLAN_DB", raising=False)
+    said = reasons_of("my plans.db")
+    commands = re.findall("ddlplan (?:report|tune|launch|sweep|compare) --", said)
+    assert len(commands) == said.count(" --db 'my plans.db'") > 0
+    assert "--db" not in reasons_of("planner.db")
+    monkeypatch.setenv("DDLPLAN_DB", "my plans.db")
+    assert "--db" not in reasons_of("my plans.db")
 
 
 def test_keys_are_names_of_files(paper):
