@@ -348,8 +348,9 @@ def _judge_all(found: Sequence[StoredPlan], fingerprints: Mapping[str, str]) -> 
 def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> MeasuredNoise | None:
     """Find the latest noise scale that a training of a plan's use case and data has measured.
 
-    Else it is the one that the plan was chosen by. Where all are unclear, the latest of those says
-    why nothing is known.
+    What was trained under its name and is another one, or was changed since, does not count. Else
+    it is the one that the plan was chosen by. Where all are unclear, the latest of those says why
+    nothing is known.
     """
     from planner.worth.batch_advice import MeasuredNoise
 
@@ -358,7 +359,7 @@ def _find_noise(store: Store, stored: StoredPlan, facts: CaseFacts | None) -> Me
     measured = [
         MeasuredNoise(noise=epoch.noise, training_id=training.id, epoch=epoch.epoch)
         for training in store.trainings.find_with_data(
-            stored.use_case, facts.data, most=_RECENT_TRAININGS
+            facts.digest, facts.data, most=_RECENT_TRAININGS
         )
         for epoch in reversed(training.epochs_done)
         if epoch.noise is not None and training.id is not None

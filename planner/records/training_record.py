@@ -80,6 +80,9 @@ class TrainingRecord:
     is_generated: bool | None = None
     """Whether the use case made its samples up; ``None`` where it is not known."""
 
+    use_case_digest: str | None = None
+    """Of what was trained: see `CaseFacts.digest`. ``None`` where it is not known."""
+
     @property
     def last_epoch(self) -> int:
         """Number of the last epoch that is done, whichever was the run's first; 0 before that."""

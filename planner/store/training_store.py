@@ -67,9 +67,14 @@ class TrainingStore:
         query = having(select(trainings), trainings, use_case=use_case, state=states)
         return self._database.fetch(newest(query, trainings, before, most), training_from_row)
 
-    def find_with_data(self, use_case: str, data: str | None, *, most: int) -> list[TrainingRecord]:
-        """Give the newest trainings of a use case with these data; ``None`` for its own."""
-        same = (trainings.c.use_case == use_case, trainings.c.data == data)
+    def find_with_data(
+        self, use_case_digest: str, data: str | None, *, most: int
+    ) -> list[TrainingRecord]:
+        """Give the newest trainings of a use case, wherever it lay, with these data.
+
+        Its digest is that of `CaseFacts`. The data are ``None`` where they are its own.
+        """
+        same = (trainings.c.use_case_digest == use_case_digest, trainings.c.data == data)
         query = newest(select(trainings).where(*same), trainings, None, most)
         return self._database.fetch(query, training_from_row)
 

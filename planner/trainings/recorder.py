@@ -103,7 +103,11 @@ class TrainingRecorder:
             case HostUsed(rank=rank) if rank < len(self._series):
                 self._series[rank].add(time.monotonic() - self._began, report)
             case Described(facts=facts):
-                self._record = replace(self._record, is_generated=facts.is_generated)
+                self._record = replace(
+                    self._record,
+                    is_generated=facts.is_generated,
+                    use_case_digest=facts.digest,
+                )
             case StepDone():
                 self._has_trained = True
                 self._steps += 1

@@ -122,6 +122,8 @@ STEPS: tuple[Step, ...] = (
         "ALTER TABLE trials ADD COLUMN peak_device_memory_bytes BIGINT",
         "ALTER TABLE plans ADD COLUMN peak_device_memory_bytes BIGINT",
     ),
+    # Version 12: what the use case of a training was, wherever it lay.
+    _step("ALTER TABLE trainings ADD COLUMN use_case_digest {text}"),
 )
 """Steps to the next version, the first from version 1 to 2. A step must not use `tables`, which is
 always the newest version."""

@@ -197,6 +197,7 @@ trainings = Table(
     Column("checkpoint", PlainText),
     Column("weights", PlainText),
     Column("is_generated", Boolean),
+    Column("use_case_digest", PlainText),
     sqlite_autoincrement=True,
 )
 

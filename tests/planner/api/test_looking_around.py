@@ -84,13 +84,14 @@ HERE = {"node": NODE.node, "fingerprint": NODE.fingerprint()}
 STUDY = replace(store_cases.STUDY, facts=FACTS, **HERE)
 
 
-def save_noise(store, scale, data):
-    """Store a training that has measured a noise scale."""
+def save_noise(store, scale, data, **changes):
+    """Store a training of the study's use case that has measured a noise scale."""
     noise = NoiseScale(
         scale=scale, low=0.8 * scale, high=1.2 * scale, variance=scale, square=1.0, measurements=50
     )
     done = replace(EPOCH, noise=noise)
-    store.trainings.add(replace(TRAINING, data=data, epochs_done=(done,)))
+    values = {"use_case_digest": FACTS.digest, "data": data, "epochs_done": (done,)} | changes
+    store.trainings.add(replace(TRAINING, **values))
 
 
 def save_with_trials(store, data=None, objective=None):
@@ -116,6 +117,16 @@ def test_noise_scale_is_that_of_the_data_that_the_plan_was_found_with(db):
         save_noise(store, 96.0, "/data/photos")
         for _ in range(plans._RECENT_TRAININGS):  # which hid that of these data
             save_noise(store, 312.0, None)
+    assert plans.get(plan_id, db=db).worth.batches.measured.noise.scale == 96.0
+
+
+def test_noise_scale_is_that_of_the_use_case_that_the_plan_was_found_for(db):
+    """A use case that was changed since had advised on batches of the one of before."""
+    with Store.open(db) as store:
+        plan_id = save_with_trials(store)
+        save_noise(store, 96.0, None, use_case="elsewhere/simplebig.py:Case")
+        save_noise(store, 312.0, None, use_case_digest="sha256:changed")
+        save_noise(store, 312.0, None, use_case_digest=None)  # of an earlier release
     assert plans.get(plan_id, db=db).worth.batches.measured.noise.scale == 96.0
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from training_samples import BEGUN, EPOCH, HOST
 from usage_samples import steps, used
+from worth_cases import FACTS
 
-from launch.reports import CheckpointSaved, StepDone, WeightsSaved
+from launch.reports import CheckpointSaved, Described, StepDone, WeightsSaved
 from planner.errors import CancelledError, TrainingFailedError
 from planner.jobs.training import RunBegun
 from planner.records.training_record import TrainingRecord, TrainingStatus
@@ -76,6 +77,7 @@ def _always_due(monkeypatch):
 
 
 def test_training_is_recorded_from_its_first_step_on(recording):
+    recording.recorder.add(Described(facts=FACTS))
     recording.recorder.add(used())
     assert recording.stored() == []
     recording.recorder.add(STEP)
@@ -84,6 +86,7 @@ def test_training_is_recorded_from_its_first_step_on(recording):
     assert record.state is TrainingStatus.RUNNING
     assert record.run_directory == "/home/me/runs/1"
     assert record.heartbeat_at is not None
+    assert (record.use_case_digest, record.is_generated) == (FACTS.digest, False)
     assert list(recording.usage()) == ["node1"]
 
 
