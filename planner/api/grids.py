@@ -16,7 +16,7 @@ from planner.quantities import format_count
 from planner.search.space import PlanSpace
 from planner.search.terms import stages_of
 from planner.store import Store
-from planner.trials.grid import Grid, read_grid, write_grid
+from planner.trials.grid import Grid, check_target, read_grid, write_grid
 from planner.trials.replay import Replay
 from planner.trials.reports import Listener, ignore
 from planner.trials.result import Role, TrialResult
@@ -34,8 +34,8 @@ _BATCHES_PER_EPOCH = 100
 def export(use_case: str, path: Path, node: str | None = None, *, db: str = "planner.db") -> Grid:
     """Write the trials of the latest study of a use case to a file.
 
-    What is not on record of studies of the first releases, such as the number of samples, is
-    assumed.
+    A file that this has written is replaced. What is not on record of studies of the first
+    releases, such as the number of samples, is assumed.
 
     Example:
         >>> from pathlib import Path
@@ -49,19 +49,21 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
         db: Database.
 
     Raises:
-        NoPlanError: There are no trials.
-        GridFileError: The file cannot be written.
+        NoPlanError: No trial has times.
+        GridFileError: The file cannot be written, or is there and none that this has written.
         StoreError: The database cannot be used.
     """
-    here = probe(quick=True)
-    name = node or here.node
+    check_target(path)
+    name = node or probe(quick=True).node
     with Store.open(db, create=False) as store:
         studies = store.studies.find_for_use_case(use_case, name)
-        known = [found for found in studies.values() if found.results]
+        known = [one for one in studies.values() if any(r.measurement for r in one.results)]
         fingerprint = store.catalog.fingerprints().get(name)
         hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
         if not known or hardware is None:
-            raise NoPlanError(f"no trials of {use_case} on {name}: run ddlplan tune first")
+            raise NoPlanError(
+                f"no trials of {use_case} on {name} have times: run ddlplan tune first"
+            )
         latest = max(known, key=lambda found: found.study_id)
         case = store.studies.case_facts(latest.study_id) or _assume(latest.results)
     timed = sum(result.measurement is not None for result in latest.results)

@@ -45,7 +45,9 @@ def trials(
 
 @trials_app.command("export", cls=GroupedCommand)
 def trials_export(
-    file: Annotated[Path, typer.Argument(help="File to write, for tune --replay.")],
+    file: Annotated[
+        Path, typer.Argument(help="File to write, or to write again, for tune --replay.")
+    ],
     *,
     use_case: CaseName,
     node: MaybeNode = None,

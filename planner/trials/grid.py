@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -13,7 +14,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.strategies import check_plan
-from launch.system.durable_files import write_in_place
+from launch.system.durable_files import check_in_place, explain_write_error, write_in_place
 from planner.errors import GridFileError, reason_of
 from planner.trials.result import TrialResult
 from probes import codec
@@ -22,6 +23,9 @@ from probes.hardware import Hardware
 
 _VERSION = 1
 _MOST_BYTES = 2**28
+_HEAD, _HEAD_BYTES = re.compile(rb'\{"schema_version":\d+,"about":'), 64
+"""How every file begins that `write_grid` has written, in whichever version."""
+
 _DIGITS = 5
 
 
@@ -48,6 +52,30 @@ class Grid:
     def __post_init__(self) -> None:
         if not any(result.measurement for result in self.results):
             raise InvalidDocumentError("results: expected at least one trial with times")
+
+
+def check_target(path: Path) -> None:
+    """Check that a grid can be written to a file, and that it would replace no other than a grid.
+
+    Raises:
+        GridFileError: It cannot, or somebody's file is there.
+    """
+    head = b""
+    try:
+        check_in_place(path)
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(_HEAD_BYTES)
+    except OSError as error:
+        why = explain_write_error(error, path)
+        raise GridFileError(f"{path}: {why}: name another file") from error
+    except ValueError as error:  # a NUL in the name
+        raise GridFileError(f"{path}: {error}: name another file") from error
+    if head and not _HEAD.match(head):
+        raise GridFileError(
+            f"{path}: it is there, and trials export has not written it: name another file, or "
+            "move it away"
+        )
 
 
 def write_grid(grid: Grid, path: Path) -> None:

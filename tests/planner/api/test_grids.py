@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 from imagined_machines import Machine
-from store_cases import STUDY
+from store_cases import STUDY, trial
 
 from launch.plan import Plan
 from launch.workload import Workload
 from planner.api import grids
+from planner.errors import NoPlanError
 from planner.store import Store
 from planner.trials.grid import read_grid
-from planner.trials.result import Role
+from planner.trials.result import Outcome, Role
 from planner.tuning.tune_request import TuneRequest
 from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search
 from tests.planner.tuning.test_looks import SLOW, TWO_MINUTES, SlowMachine
@@ -61,3 +62,16 @@ def test_export_of_a_first_release_takes_the_batch_of_the_defaults(tmp_path):
     outcome = grids.replay(tmp_path / "grid.json", request).nodes[0].outcome
     assert outcome.defaults.plan.node_batch == 32
     assert (outcome.plan.plan.node_batch, outcome.plan.plan.loader_workers) == (64, 8)
+
+
+def test_trials_without_times_are_no_grid(tmp_path):
+    """The story: where all trials of a use case had failed, its database was called corrupt."""
+    db, file = str(tmp_path / "planner.db"), tmp_path / "grid.json"
+    failed = replace(trial(1), outcome=Outcome.OUT_OF_MEMORY, measurement=None, reason="killed")
+    with Store.open(db) as store:
+        store.machines.save_probe(NODE)
+        study = replace(STUDY, node=NODE.node, fingerprint=NODE.fingerprint())
+        store.studies.add_trial(store.studies.get_or_create(study), failed)
+    with pytest.raises(NoPlanError, match="have times: run ddlplan tune first"):
+        grids.export(STUDY.use_case, file, NODE.node, db=db)
+    assert not file.exists()

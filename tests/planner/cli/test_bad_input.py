@@ -64,6 +64,9 @@ CASES = [
     # What stood there was dropped without a word: such a list was no JSON, and of all use cases.
     ("sweep --json list", 2, "--json before list: put it after list"),
     ("trials --use-case simplebig export grid.json", 2, "--use-case before export"),
+    ("trials export --use-case simplebig text", 2, "text: it is there, and trials export has not"),
+    ("trials export --use-case simplebig photos", 2, "photos: is a directory: name another file"),
+    ("trials export --use-case simplebig nowhere/grid.json", 2, "there is no folder nowhere"),
     ("use-cases --db other.db check simplebig", 2, "--db before check"),
     ("tune --use-case simplebig --objective speed", 2, "throughput, time-to-loss"),
     ("tune --use-case simplebig --lr-scaling log", 2, "none, linear, sqrt"),

@@ -15,7 +15,7 @@ from planner.api.grids import replay_grid
 from planner.errors import GridFileError
 from planner.search.space import PlanSpace
 from planner.trials.contender import TrialFailedError
-from planner.trials.grid import Grid, read_grid, write_grid
+from planner.trials.grid import Grid, check_target, read_grid, write_grid
 from planner.trials.replay import Replay
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.tune_request import TuneRequest
@@ -59,6 +59,21 @@ def test_grid_that_cannot_be_written_leaves_what_was_there(tmp_path):
         write_grid(make_grid(), path)
     assert path.read_text() == "before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_is_no_grid_is_not_replaced(tmp_path):
+    """The story: `trials export train.py` wrote the trials into the script."""
+    path = tmp_path / "grid.json"
+    check_target(path)
+    path.touch()  # as mktemp makes it
+    check_target(path)
+    write_grid(make_grid(), path)
+    check_target(path)
+    for text in ("import torch\n", '{"schema_version": 1, "command": "plans export"}'):
+        path.write_text(text)
+        with pytest.raises(GridFileError, match=r"grid\.json: it is there, .* move it away"):
+            check_target(path)
+        assert path.read_text() == text
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 9}', "[1]"])
