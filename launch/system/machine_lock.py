@@ -92,9 +92,9 @@ class Occupant:
         return "".join(c if c.isprintable() else "?" for c in text)  # another user wrote it
 
     def is_ancestor(self) -> bool:
-        """Tell whether this process runs below it, such as a search in a script that is launched.
+        """Tell whether this process runs below it, in a script that it launches or times.
 
-        That one would wait for the end of what waits for it.
+        A search in there would wait for the end of what waits for it. A training is what is timed.
         """
         if self.host != platform.node():
             return False
@@ -151,7 +151,7 @@ def training_noticed(occupant: Occupant, warn: Callable[[str], None]) -> Iterato
     """
     with ExitStack() as places:
         other = _guarded(lambda: _take_training(places, occupant), warn)
-        if other is not None:
+        if other is not None and not other.is_ancestor():
             warn(f"this training disturbs the times that are measured by {other}")
         yield
 

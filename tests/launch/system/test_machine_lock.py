@@ -205,6 +205,21 @@ def test_search_within_a_launched_script_does_not_wait_for_that(folder):
     assert found.stdout == "times\n", found.stderr
 
 
+def test_launch_within_a_script_that_is_timed_disturbs_nobody(folder):
+    """It was told that it disturbs the times that are measured of it."""
+    source = (
+        "from launch.system.machine_lock import Occupant, training_noticed\n"
+        "import sys\n"
+        "me = Occupant.of_this_process('ddlplan launch')\n"
+        "with training_noticed(me, sys.exit): print('trains')\n"
+    )
+    heard = Heard()
+    with time_alone(heard):
+        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert found.stdout == "trains\n", found.stderr
+    assert heard == heard.troubles == []
+
+
 def test_place_that_was_left_while_one_looked_for_its_process_is_taken(monkeypatch):
     """The one who waited was told of "another process" for half a second."""
     held = ExitStack()

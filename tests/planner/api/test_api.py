@@ -233,7 +233,8 @@ def test_search_that_cannot_be_is_refused_before_any_trial_and_leaves_nothing(
 @contextmanager
 def being_timed(command="ddlplan tune --use-case theirs"):
     """Have the machine's place for timing, as another search would."""
-    theirs = Occupant.of_this_process(command)
+    # Not of this process, below which a training is started.
+    theirs = replace(Occupant.of_this_process(command), pid=0)
     with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
         yield
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -90,7 +91,8 @@ def test_launch_that_fails_quotes_the_words_of_the_scripts_error(
 
 def test_launched_script_says_whose_times_it_disturbs(tuned_script, command, plan_id):
     """Searches did not know of it either: they began to time beside it."""
-    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
+    # Not of this process, below which the script is launched.
+    theirs = replace(Occupant.of_this_process("ddlplan tune --use-case theirs"), pid=0)
     with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
         ended = tuned_script.run("launch", "--plan", plan_id, *command("0"))
     assert "this training disturbs the times that are measured by process" in ended.err
