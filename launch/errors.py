@@ -87,6 +87,7 @@ class ScriptFailedError(LaunchError):
         reason: The same line.
         log_tail: The last of what it wrote.
         out_of_memory: Whether memory was short.
+        lacks_port: Whether another process had a port that it needs.
         is_time_limit: Whether its time was up.
     """
 
@@ -96,12 +97,14 @@ class ScriptFailedError(LaunchError):
         log_tail: str = "",
         *,
         out_of_memory: bool = False,
+        lacks_port: bool = False,
         is_time_limit: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.log_tail = log_tail
         self.out_of_memory = out_of_memory
+        self.lacks_port = lacks_port
         self.is_time_limit = is_time_limit
 
 

@@ -40,8 +40,8 @@ _LIBRARY = re.compile(
 
 _NO_INPUT = ": it reads its standard input, which is empty"
 _PORT_TAKEN = (
-    ": trials run side by side, and another may have its port: let each start take a free one, as "
-    "torchrun --standalone does"
+    ": another process has its port: end that one, or let each start take a free one, as torchrun "
+    "--standalone does"
 )
 
 
@@ -183,6 +183,7 @@ class ScriptProcess:
         tail = self.output_tail
         killed = self.exit_code == -9 and (oom_kill_count() or 0) > self._oom_kills
         cause = find_script_cause(tail, self._command, self._path)
+        lacks_port = bool(self.exit_code) and "address already in use" in cause.lower()
         short = killed or tells_out_of_memory(cause) or "MemoryError" in tail[-400:]
         how = (
             ""
@@ -195,11 +196,12 @@ class ScriptProcess:
             reason += self._find_own_line(tail[: max(0, tail.rfind(cause))])
             if "EOFError" in cause:
                 reason += _NO_INPUT
-            if "address already in use" in cause.lower():
+            if lacks_port:
                 reason += _PORT_TAKEN
             if killed:
                 reason += ": out of memory"
-        return ScriptFailedError(" ".join(reason.split()), tail, out_of_memory=short)
+        reason = " ".join(reason.split())
+        return ScriptFailedError(reason, tail, out_of_memory=short, lacks_port=lacks_port)
 
     def _find_own_line(self, log: str) -> str:
         """Say at which line of the user's own an error was raised; nothing where none is seen."""

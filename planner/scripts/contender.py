@@ -178,6 +178,8 @@ def _as_results() -> Iterator[None]:
         outcome = Outcome.OUT_OF_MEMORY if error.out_of_memory else Outcome.CRASH
         if error.is_time_limit:
             outcome = Outcome.TIME_LIMIT
-        raise TrialFailedError(outcome, error.reason, error.log_tail or None) from error
+        raise TrialFailedError(
+            outcome, error.reason, error.log_tail or None, lacks_port=error.lacks_port
+        ) from error
     except (InvalidPlanError, ScriptError) as error:
         raise TrialFailedError(Outcome.CRASH, str(error)) from error

@@ -29,13 +29,28 @@ _MEMORY_GROWTH = 1.02
 
 
 class TrialFailedError(Exception):
-    """A plan made no steps, for a reason that is a result of its trial."""
+    """A plan made no steps, for a reason that is a result of its trial.
 
-    def __init__(self, outcome: Outcome, reason: str, log_tail: str | None = None) -> None:
+    Attributes:
+        outcome: Of the trial.
+        reason: The same line.
+        log_tail: The last of what its processes wrote.
+        lacks_port: Whether another process, as of a plan beside it, had a port that it needs.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        reason: str,
+        log_tail: str | None = None,
+        *,
+        lacks_port: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.outcome = outcome
         self.reason = reason
         self.log_tail = log_tail
+        self.lacks_port = lacks_port
 
 
 class Contender(Protocol):

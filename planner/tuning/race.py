@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from launch.plan import Plan
-from launch.reports import StepDone
+from launch.reports import Noted, StepDone
 from planner.trials.contender import StartContender, TrialFailedError
 from planner.trials.reports import Listener, TrialProgress, ignore
 from planner.trials.result import Outcome, Role
@@ -41,6 +41,11 @@ _FREE_REPEATS, _REPEATED_SHARE = 6, 1.0
 _STEADY = 12
 """Disturbed turns in a row after which none is taken again: what disturbs them does not pass."""
 
+_ONE_PORT = (
+    "plans need the same port, so that each turn is a start of its own, which takes time: let each "
+    "start take a free one, as torchrun --standalone does"
+)
+
 
 class Race:
     """The rounds of one search.
@@ -49,7 +54,7 @@ class Race:
         start: Starts the processes of a plan.
         cores: Cores of the node.
         first_round: Number of the first round; later than those of earlier races of the study.
-        on_step: Receives a `TrialProgress` after each turn.
+        on_step: Receives a `TrialProgress` after each turn, and what slows all of them.
         clock: Seconds that only go forward.
         fits: Tells whether plans are expected to fit into memory at once.
         gpu_bytes: Gives what plans have held of a GPU's memory, all together, as far as is known.
@@ -79,20 +84,22 @@ class Race:
         self._gpu_bytes = gpu_bytes
         self._worth = worth
         self._lacked_memory: list[list[Plan]] = []
+        self._need_one_port = False
         self._last_batches = LastBatches()
 
     @property
     def is_apart(self) -> bool:
-        """Whether its plans do not fit into memory at once: then each turn is a start."""
+        """Whether its plans cannot run at once: then each turn is a start."""
         return self.would_be_apart([one.plan for one in self._entered if one.is_running])
 
     def would_be_apart(self, plans: Sequence[Plan]) -> bool:
         """Tell whether plans would not fit at once, as is expected, or as others have not fitted.
 
+        What needs a port that another one had has a fixed one in its code: so has every plan of it.
         Plans that held less of a GPU than those that lacked memory may fit. Of a host's memory that
         is not known: after one lack there, none run side by side.
         """
-        if not self._fits(plans):
+        if self._need_one_port or not self._fits(plans):
             return True
         held_bytes = self._gpu_bytes(plans)
         return any(held_bytes >= self._gpu_bytes(others) for others in self._lacked_memory)
@@ -225,19 +232,23 @@ class Race:
         return [other for other in self._entered if other.is_open and other is not entrant]
 
     def _run_beside(self, run: Callable[[], Entrant], beside: Sequence[Entrant]) -> Entrant:
-        """Run a plan; again, alone, where others may have had the memory that it lacked.
+        """Run a plan; again, alone, where others may have had the memory or the port it lacked.
 
         The kernel may end another process than the one that asked for too much, and one that
         stands still. If the plan runs alone, it and the others do not fit at once; if not, it is
-        too large by itself, and the others go on as before.
+        too large by itself, or a stranger has its port, and the others go on as before.
         """
         entrant = run()
-        if not beside or not _lacked_memory(entrant):
+        lacked_port = entrant.failure is not None and entrant.failure.lacks_port
+        if not beside or not (lacked_port or _lacked_memory(entrant)):
             return entrant
         for other in beside:
             other.park()
         again = run()
-        if again.is_open:
+        if again.is_open and lacked_port:
+            self._need_one_port = True
+            self._on_step(Noted(message=_ONE_PORT))
+        elif again.is_open:
             self._lacked_memory.append([again.plan, *(other.plan for other in beside)])
         return again
 

@@ -16,7 +16,7 @@ from launch.process_environment.allocators import find_allocators
 from launch.reports import Noted, Report, Warned, Working
 from launch.scripts.environment import NO_PYTHON
 from launch.scripts.program import BATCH, PROCESSES, Program, ProgramKind
-from launch.scripts.recognition import has_losses
+from launch.scripts.recognition import RecognisedSteps, has_losses
 from launch.scripts.running_script import RunningScript, compile_step_regex
 from launch.scripts.whole_run import WholeRun
 from planner.api.tuning import NodeTuneResult, TuneResult, find_launch_plan_id, find_or_probe_node
@@ -222,6 +222,7 @@ class ScriptTrials:
         if isinstance(self._watched, RunningScript):
             self._watched.make_steps(1, time_limit_s=limit_s)
             self.look_s = time.monotonic() - began
+        self._own_losses = self._watched.first_losses
         if counts_runs:
             steps, self.sees_batch = _WHOLE_RUNS, True  # a run is one sample, whatever its batch
         elif self._script.step_regex is not None:
@@ -240,7 +241,6 @@ class ScriptTrials:
         if not self.sees_batch:
             counted = plans.defaults_plan.node_batch
             steps += f": a step counts as {format_count(counted, 'sample')}"
-        self._own_losses = self._watched.first_losses
         if "model" in self._script.patches and not self.has_losses:
             raise ScriptRefusedError(
                 f"{_NO_LOSS}, so that changes of its model cannot be held against it: leave "
@@ -268,12 +268,24 @@ class ScriptTrials:
             return False
         own = plans.defaults_plan
         try:
-            with self._run(replace(own, processes=int(others[0]))) as script:
-                script.make_steps(1, time_limit_s=limit_s)
-                seen = script.recognised
+            seen = self._look_beside(replace(own, processes=int(others[0])), limit_s)
         except ScriptFailedError:  # then its trials tell why
             return False
         return seen is not None and seen.whole_samples == samples
+
+    def _look_beside(self, plan: Plan, limit_s: float) -> RecognisedSteps | None:
+        """Run the script under another plan until its steps are known; give them."""
+        while True:
+            try:
+                with self._run(plan) as script:
+                    script.make_steps(1, time_limit_s=limit_s)
+                    return script.recognised
+            except ScriptFailedError as error:
+                watched = self._watched
+                if watched is None or not error.lacks_port:
+                    raise
+                watched.close()  # it may have that port
+                self._watched = None
 
     def start(self, plan: Plan) -> Contender:
         """Start the script under a plan.

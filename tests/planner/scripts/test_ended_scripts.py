@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 from torch_stand_in import write_torch
 
 from launch.errors import ScriptError, ScriptFailedError, ScriptRefusedError
@@ -21,6 +22,8 @@ from planner.scripts.contender import ScriptContender
 from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.reports import TrialEnded
+from planner.trials.result import Role
+from planner.tuning.race import Race
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware, Speeds
 from probes.node import probe
@@ -85,6 +88,43 @@ def test_budget_in_which_no_other_plan_could_start_is_refused_at_the_first_look(
     ):
         tune_script(TunedScript(program=program), request, db=str(folder / "planner.db"))
     assert not (folder / "planner.db").exists()
+
+
+LISTENS = """
+import socket, sys, time
+from torch.optim.optimizer import SGD
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+optimizer = SGD()
+while True:
+    time.sleep(0.01)
+    optimizer.step()
+"""
+
+
+def test_starts_of_a_script_with_a_fixed_port_take_turns(node, folder):
+    """The story: the second one ended with "address already in use", and so did all plans."""
+    (folder / "train.py").write_text(LISTENS)
+    words = [sys.executable, "train.py", str(free_port())]
+    program = Program.parse(words, cores=node.cpu.usable_cores)
+
+    def start(plan: Plan) -> ScriptContender:
+        return ScriptContender(
+            plan, lambda plan: RunningScript(program, plan, node, folder=folder), node
+        )
+
+    race = Race(start)
+    plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
+    entrants = []
+    try:
+        for _ in range(2):
+            entrants.append(race.enter(plan, Role.SEARCH, time_limit_s=60.0))
+        race.run_round(entrants)
+    finally:
+        for entrant in entrants:
+            entrant.close()
+    assert [entrant.failure for entrant in entrants] == [None, None]
+    assert [len(entrant.turns_s) for entrant in entrants] == [1, 1]
+    assert race.is_apart
 
 
 class WarningError(Exception):

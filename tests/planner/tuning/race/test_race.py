@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from launch.plan import Plan
+from launch.reports import Noted
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from planner.tuning.race import Race
@@ -389,6 +390,53 @@ def test_plans_that_do_not_fit_when_they_are_started_again_have_their_turns_alon
     assert other.failure is None
     race.run_round([one, other])
     assert len(one.turns_s) == len(other.turns_s) == 1
+
+
+class Listening(Scripted):
+    """Needs a port that one of those that are open has."""
+
+    def __init__(self, holders, log):
+        super().__init__("listening", [2.0], log)
+        self._holders = holders
+
+    def make_steps(self, count, *, time_limit_s):
+        if any(other is not self for other in self._holders):
+            raise TrialFailedError(Outcome.CRASH, "address already in use", lacks_port=True)
+        self._holders[:] = [self]
+        return super().make_steps(count, time_limit_s=time_limit_s)
+
+    def close(self):
+        super().close()
+        if self in self._holders:
+            self._holders.remove(self)
+
+
+def test_plans_that_need_one_port_take_turns_by_starts_and_that_is_said_once():
+    """All trials of a script with a fixed port failed but that of the script as it is."""
+    holders, log, heard = [], [], []
+    race = Race(lambda _: Listening(holders, log), on_step=heard.append)
+    entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(3)]
+    assert race.is_apart
+    for _ in range(2):
+        race.run_round(entrants)
+    assert [entrant.failure for entrant in entrants] == [None] * 3
+    assert [len(entrant.turns_s) for entrant in entrants] == [2] * 3
+    (said,) = [report.message for report in heard if isinstance(report, Noted)]
+    assert "need the same port" in said
+
+
+def test_plan_whose_port_a_stranger_has_leaves_the_turns_of_others_as_they_were():
+    holders, log = [], []
+    stranger = Listening([], [])
+    contenders = iter([Scripted("first", [2.0], log), *(Listening(holders, log) for _ in "12")])
+    race = Race(lambda _: next(contenders, Scripted("first", [2.0], log)))
+    first = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    holders.append(stranger)
+    other = race.enter(PLAN, Role.SEARCH, time_limit_s=99)
+    assert other.failure is not None
+    assert not race.is_apart
+    race.run_round([first])
+    assert (first.failure, len(first.turns_s)) == (None, 1)
 
 
 def test_plans_that_need_less_of_a_gpu_than_those_that_lacked_it_stay_side_by_side():
