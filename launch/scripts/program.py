@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
+from itertools import pairwise
 from pathlib import Path
 
 from launch.errors import ScriptError
@@ -21,7 +22,7 @@ BATCH, WORKERS, THREADS, PROCESSES = "batch", "workers", "threads", "processes"
 _MOST_WORKERS = 4
 _PIECE = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=")
-_PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
+PYTHON = re.compile(r"python(\d+(\.\d+)*t?)?")
 _LETTERS = re.compile(r"-([bBdEhiIOPqsSuvx]*)([cmWX])(.*)", re.DOTALL)
 """Options of Python, up to the one that has a value: behind it, or in the next word."""
 
@@ -29,8 +30,7 @@ _LONG_OPTION = "--check-hash-based-pycs"
 """Of Python, with a value in the next word."""
 
 _TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-_MODULE = ("-m", "--module")
-_NO_PYTHON = "--no-python"
+_MODULE, _NO_PYTHON = ("-m", "--module"), "--no-python"
 _FILES = (".py", ".pyc", ".pyz", ".zip")
 """Ends of what Python runs as a file: source, the same compiled, and archives."""
 
@@ -115,7 +115,7 @@ class Program:
                 raise ScriptError(f"choices {name}={','.join(map(str, values))}: name each once")
         for name in (BATCH, WORKERS, THREADS, PROCESSES):
             least = 0 if name == WORKERS else 1
-            wrong = [v for v in given.get(name, ()) if not _is_count(v, least)]
+            wrong = [v for v in given.get(name, ()) if not (type(v) is int and v >= least)]
             if wrong:
                 raise ScriptError(f"{name}={wrong[0]}: use a whole number of at least {least}")
         for name in (THREADS, PROCESSES):
@@ -214,11 +214,24 @@ class Program:
         if not is_python:
             return
         place = _find_place(words)
+        _refuse_doubtful(words[: place.begin], folder)
         # A launcher of several hosts may start a file that is elsewhere.
         if place.kind is ProgramKind.PYTHON_FILE:
             file = words[place.begin]
             if explain_absence(folder / file):
                 raise ScriptError(f"no file {file!r} in {folder}: {_near_file(folder, file)}")
+
+
+def _refuse_doubtful(words: Sequence[str], folder: Path) -> None:
+    """Refuse a file that stands where accelerate may have the value of an option."""
+    first = next((n for n, word in enumerate(words) if Path(word).name == "accelerate"), len(words))
+    for option, word in pairwise(words[first + 2 :]):
+        may_be_script = option.startswith("-") and "=" not in option and not Path(word).suffix
+        if may_be_script and not explain_absence(folder / word) and (folder / word).is_file():
+            raise ScriptError(
+                f"accelerate launch {option} {word}: whether {word!r} is its value or the script "
+                f"is not known: write {option}={word}, or an option with = before the script"
+            )
 
 
 def _check_words(arguments: Sequence[str]) -> None:
@@ -262,10 +275,6 @@ def _near_file(folder: Path, file: str) -> str:
     return f"did you mean {Path(file).with_name(close[0])}?" if close else "check the path"
 
 
-def _is_count(value: Setting, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def thread_choices(cores: int) -> tuple[int, ...]:
     """Give numbers of threads: all cores, which is PyTorch's default, and by halving."""
     return tuple(dict.fromkeys((cores, *_powers(cores)[::-1])))
@@ -301,22 +310,13 @@ def _find_place(words: Sequence[str]) -> _ProgramPlace:
     """Find the program that trains, behind whatever starts it, such as numactl or mpirun."""
     for number, word in enumerate(words):
         name = Path(word).name
-        if _PYTHON.fullmatch(name):
+        if PYTHON.fullmatch(name):
             return _python_place(words, number + 1)
         if name == "torchrun":
             return _torchrun_place(words, number + 1)
         if name == "accelerate" and "launch" in words[number + 1 : number + 2]:
             return _accelerate_place(words, number + 2)
     return _ProgramPlace(kind=ProgramKind.OTHER, begin=len(words))
-
-
-def find_interpreter(words: Sequence[str], path: str | None) -> str | None:
-    """Find the file of the Python, or of the launcher with its own, that a command names."""
-    for word in words:
-        name = Path(word).name
-        if _PYTHON.fullmatch(name) or name in ("torchrun", "accelerate"):
-            return shutil.which(word, path=path)
-    return None
 
 
 def _find_python(words: Sequence[str]) -> _ProgramPlace:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from launch.errors import ScriptFailedError
-from launch.scripts.program import find_interpreter
+from launch.scripts.program import PYTHON
 from launch.scripts.supervisor import GRACE_S, INTERRUPT_S, ScriptRequest
 from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
@@ -263,5 +264,14 @@ class ScriptProcess:
 def find_script_cause(log: str, command: Sequence[str], path: str | None) -> str:
     """Find the words that say best why a script ended, with its Python if a module is missing."""
     cause = find_cause(log)
-    python = find_interpreter(command, path) if cause.startswith("ModuleNotFoundError") else None
+    python = _find_interpreter(command, path) if cause.startswith("ModuleNotFoundError") else None
     return f"{cause} in {python}" if python else cause
+
+
+def _find_interpreter(words: Sequence[str], path: str | None) -> str | None:
+    """Find the file of the Python, or of the launcher with its own, that a command names."""
+    for word in words:
+        name = Path(word).name
+        if PYTHON.fullmatch(name) or name in ("torchrun", "accelerate"):
+            return shutil.which(word, path=path)
+    return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,27 @@ def test_what_is_missing_is_named(words, says, tmp_path):
     program = Program.parse(words, cores=2, is_python=False)
     with pytest.raises(ScriptError, match=says):
         program.check(program.fill({}), tmp_path, str(tmp_path / "bin"))
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("accelerate launch --cpu train x.py", True),
+        ("accelerate launch --cpu --num_processes=1 train x.py", False),
+        ("accelerate launch --config_file=train x.py", False),
+        ("accelerate launch --num_processes 2 x.py train", False),
+    ],
+)
+def test_file_that_may_be_the_script_of_accelerate_or_a_value_is_refused(
+    command, is_refused, tmp_path
+):
+    """Behind a flag it was taken for the value of that, and an argument of it for the script."""
+    for name in ("accelerate", "train", "x.py"):
+        (tmp_path / name).touch(0o700)
+    program = parse(*command.split())
+    refused = pytest.raises(ScriptError, match="whether 'train' is its value or the script")
+    with refused if is_refused else nullcontext():
+        program.check(program.fill({}), tmp_path, str(tmp_path))
 
 
 @pytest.mark.parametrize(
