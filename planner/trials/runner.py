@@ -83,8 +83,11 @@ class TrialRunner:
         rest. The time is for all precisions together.
         """
         deadline = time.monotonic() + time_limit_s
+        late = f"its check took more than {time_limit_s:.0f} s: raise --budget"
         found: dict[str, str | None] = {}
         while waiting := precisions[len(found) :]:
+            if time.monotonic() >= deadline:
+                return found | dict.fromkeys(waiting, late)
             task = Task(
                 purpose=Purpose.CHECK_PRECISION,
                 workload=self._workload,
@@ -96,7 +99,6 @@ class TrialRunner:
                 done, fault = self._hear_precisions(group, deadline)
             found |= done
             if left := waiting[len(done) :]:
-                late = f"its check took more than {time_limit_s:.0f} s: raise --budget"
                 found[left[0]] = fault or late
         return found
 

@@ -22,7 +22,9 @@ from launch.system.memory_fence import fence
 
 _REPLY_WORDS = 8
 _MAX_NODES = 4096
-_WINDOW_START = 1 << 16
+_WINDOW_START = 1 << 19
+"""Before it lie the requests of 15,358 workers, more than Linux can have processors (8,192)."""
+
 _WINDOW_BYTES = REQUEST_BYTES - _WINDOW_START
 """Most bytes of one `WorkerRequest.BROADCAST`."""
 

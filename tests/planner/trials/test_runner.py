@@ -47,6 +47,15 @@ def worker_states(servers):
     return {child.status() for child in server.children(recursive=True)}
 
 
+def test_precisions_for_which_no_time_is_left_are_not_tried():
+    """After the time for all of them a process was still started for each that was left."""
+    runner = TrialRunner(Workload(use_case=f"{TINY}:Sgd"), probe(quick=True), servers=None)
+    found = runner.check_precisions(ALONE, ("bf16", "bf16_internal"), time_limit_s=0.0)
+    assert found == dict.fromkeys(
+        ("bf16", "bf16_internal"), "its check took more than 0 s: raise --budget"
+    )
+
+
 def test_plan_makes_as_many_steps_as_it_is_told_and_then_stands_still(runner_of, servers):
     runner = runner_of("Sgd")
     with started(runner) as contender:

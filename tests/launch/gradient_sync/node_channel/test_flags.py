@@ -43,6 +43,15 @@ def test_python_that_was_built_on_an_old_system_shares_memory_too(monkeypatch):
     descriptors.close()
 
 
+def test_every_core_of_the_largest_machine_can_have_a_worker(descriptors):
+    """From the 1,023rd worker of a node on, there was no place for a request."""
+    workers = 8192
+    client, responder = RequestClient(descriptors, workers - 1), Responder(descriptors, workers)
+    assert responder.find_missing_workers() == list(range(workers))
+    client._own_request[0] += 1
+    assert responder.find_missing_workers() == list(range(workers - 1))
+
+
 def test_request_is_whole_before_its_number_says_that_it_is_there(descriptors, monkeypatch):
     client, responder = RequestClient(descriptors, 0), Responder(descriptors, 1)
     seen = []
