@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from launch.system.durable_files import explain_os_error
 from planner.cli.app import app, call
-from planner.errors import CancelledError, OutputError
+from planner.errors import CancelledError, OutputError, UsageError
 from planner.exit_codes import BUG, classify_error
 from planner.report.output import current_output, environment_variable, start_output
 
@@ -110,7 +111,7 @@ def _run_to_end(arguments: list[str]) -> int:
     except (BrokenPipeError, OutputError):
         raise
     except Exception as error:  # noqa: BLE001 - what no one expected is a bug of ours
-        return _report_error(error)
+        return _report_error(_find_lost_folder(error) or error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)  # nothing is to be raised again: this is the end
     return status
@@ -136,6 +137,16 @@ def _discard(*streams: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         os.dup2(nowhere, stream.fileno())
+
+
+def _find_lost_folder(error: Exception) -> UsageError | None:
+    """Find out whether a file is missing because the current folder is: the error does not say."""
+    if isinstance(error, FileNotFoundError):
+        try:
+            Path.cwd()
+        except FileNotFoundError:
+            return UsageError("the current folder was removed: change to another one")
+    return None
 
 
 def _report_error(error: Exception) -> int:

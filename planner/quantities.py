@@ -24,6 +24,9 @@ _LOPSIDED = 1.5
 _ROUNDING = 1e-6
 """0.7 times 10 is a little more than 7 to a computer."""
 
+_LONGEST_S = 1e9
+"""Of a duration, thirty years: the system's own waits end at some hundred."""
+
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[a-z]*)", re.ASCII)
 
@@ -131,12 +134,14 @@ def parse_duration_s(text: str) -> float:
     """Read ``90``, ``90s``, ``5m`` or ``1h`` as seconds.
 
     Raises:
-        ValueError: It is none of these, or not above zero; the message has the expected forms.
+        ValueError: It is none of these, not above zero, or longer than 30 years; the message has
+            the expected forms.
     """
     found = _NUMBER.fullmatch(text.strip().lower())
     value = float(found["number"]) * _SECONDS.get(found["unit"], 0.0) if found else 0.0
-    if not 0 < value < math.inf:
-        raise ValueError(f"{text!r} is no duration above zero: write 90, 90s, 5m or 1h")
+    if not 0 < value <= _LONGEST_S:
+        what = "no duration above zero" if value <= 0 else "longer than 30 years"
+        raise ValueError(f"{text!r:.60} is {what}: write 90, 90s, 5m or 1h")
     return value
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from launch.checkpoints.manifest import FileRecord, Manifest, NewerCheckpointError
 from launch.errors import CheckpointError
+from launch.system.durable_files import explain_os_error
 
 MANIFEST = "manifest.json"
 _MANIFEST_BYTES = 2**26
@@ -94,7 +95,10 @@ def list_checkpoints(folder: Path) -> list[Path]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise CheckpointError(f"checkpoints in {folder} cannot be listed: {error}") from error
+        why = explain_os_error(error, named=folder)
+        raise CheckpointError(
+            f"checkpoints in {folder} cannot be listed: {why}: name another folder"
+        ) from error
     return sorted(found, key=_step_of, reverse=True)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from launch.errors import HostFileError
 from launch.hosts.host_line import Host
+from launch.system.durable_files import explain_absence
 
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
@@ -123,6 +124,6 @@ def _quoted(file: Path) -> str:
     whole = str(file.absolute())
     if not whole.isprintable() or '"' in whole or "\\" in whole:
         raise HostFileError(f'ssh configuration {whole!r}: expected a name without " and \\')
-    if not file.is_file():
-        raise HostFileError(f"ssh configuration {file}: there is no such file")
+    if (why := explain_absence(file)) is not None or not file.is_file():
+        raise HostFileError(f"ssh configuration {file}: {why or 'it is no file'}")
     return f'"{glob.escape(whole)}"'

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -99,6 +100,26 @@ def make_folders(path: Path, *, mode: int = 0o777) -> None:
     path.mkdir(mode=mode, parents=True, exist_ok=True)
     for folder in missing:
         sync_folder(folder.parent)
+
+
+def check_folder(path: Path) -> None:
+    """Check that a folder is there, or can be made, and that it takes files; nothing is made.
+
+    Raises:
+        OSError: It is not, or it does not.
+    """
+    for place in (path, *path.parents):
+        try:
+            mode = place.stat().st_mode
+        except FileNotFoundError:
+            if place.is_symlink():  # to what is not there: nothing can be made by its name
+                raise
+            continue
+        if not stat.S_ISDIR(mode):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return
 
 
 def sync_folder(path: Path) -> None:

@@ -22,7 +22,6 @@ from launch.reports import (
     Working,
 )
 from launch.strategies._gpus import explain_kinds
-from launch.system.run_directory import RunDirectory
 from planner.api._cluster import run_on_all
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
@@ -49,7 +48,7 @@ from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.restarts import check_restarts, run_with_restarts
 from planner.jobs.resuming import resolve_resume
 from planner.jobs.suggested_command import suggest_command
-from planner.jobs.training import RUNS, LaunchOutcome, run_job
+from planner.jobs.training import RUNS, LaunchOutcome, next_run_directory, run_job
 from planner.jobs.world_check import check_world
 from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
@@ -322,7 +321,7 @@ class _Launcher:
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
             (plan,) = accumulate(request, charge_input(store, request, self._renumber([plan])))
         plan = replace(plan, host=hosts.names[0])
-        job = make_local_job(request, plan, RunDirectory.find_next(RUNS).path)
+        job = make_local_job(request, plan, next_run_directory(RUNS))
         if self.starts:
             hosts.access.check_root()
         placement = Placement(hosts=hosts.machines, access=hosts.access)
@@ -359,7 +358,7 @@ class _Launcher:
             is_joined = links is not None
         choice = choose_hosts(request, shares, plans, links, self.listener)
         prepared = PreparedLaunch(
-            job=make_job(request, choice.chosen, plans, RunDirectory.find_next(RUNS).path),
+            job=make_job(request, choice.chosen, plans, next_run_directory(RUNS)),
             placement=Placement.of(checked, choice.chosen.hosts, hosts.access),
             plans=tuple(share_input(plans, choice.chosen)),
             choice=choice,

@@ -76,7 +76,10 @@ def report(
     for name in names or ():
         load_paper(name)
     budget_s = duration_s("--budget", _BUDGET if budget is None else budget)
-    folders = dict(_folder(text) for text in data or ())
+    folders: dict[str, Path] = {}
+    for name, folder in map(_folder, data or ()):
+        if folders.setdefault(name, folder) is not folder:
+            raise UsageError(f"--data {name}=...: given twice: name one folder")
     _check_names(folders, names)
     access = HostAccess(mpirun=mpirun, allow_root=allow_run_as_root)
     if measure:

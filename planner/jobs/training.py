@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -237,9 +239,25 @@ class _JobReports:
             self._on_report(Warned(message=f"metrics of epochs are not written: {why}"))
 
 
+def next_run_directory(runs: Path) -> Path:
+    """Name the folder of the next run; nothing is made.
+
+    Raises:
+        RunDirectoryError: What the folder of all runs holds cannot be seen.
+    """
+    with _explained(runs):
+        return RunDirectory.find_next(runs).path
+
+
 def _run_directory(runs: Path) -> RunDirectory:
-    try:
+    with _explained(runs):
         return RunDirectory.create(runs)
+
+
+@contextmanager
+def _explained(runs: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise RunDirectoryError(
             f"folder {runs.absolute()} for the files of the run: {reason_of(error)}: "

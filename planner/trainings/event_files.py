@@ -11,22 +11,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from launch.reports import Described, EpochDone, Report, Warned
-from launch.system.durable_files import create_private, explain_os_error
+from launch.system.durable_files import check_folder, create_private, explain_os_error
 from planner.errors import UsageError
 from planner.jobs.training import RunBegun
 from planner.trials.reports import Listener
 
 
 def check_event_folder(folder: Path) -> None:
-    """Check before a training that its event files can be written.
+    """Check before a training that its event files can be written; nothing is made.
 
     Raises:
-        UsageError: TensorBoard is not installed, or the folder cannot be made.
+        UsageError: TensorBoard is not installed, or the folder cannot be made or written.
     """
     if find_spec("tensorboard") is None:
         raise UsageError("no tensorboard installed: pip install 'ddlplan[tensorboard]'")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        check_folder(folder)
     except OSError as error:
         raise UsageError(
             f"--tensorboard {folder}: {explain_os_error(error, named=folder)}: name another folder"

@@ -7,7 +7,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from launch.system.durable_files import explain_os_error, make_folders, write_in_place
+from launch.system.durable_files import (
+    check_folder,
+    explain_os_error,
+    make_folders,
+    write_in_place,
+)
 from planner.errors import UsageError
 from probes import codec
 from probes.errors import InvalidDocumentError
@@ -29,15 +34,15 @@ class ReportFolder:
     def check(self, names: Iterable[str]) -> None:
         """Check that files of these names can be written, before anything that takes long.
 
+        Nothing is made: what comes may be refused.
+
         Raises:
             UsageError: It cannot, or a file of somebody else has one of the names.
         """
         try:
-            make_folders(self.path)
+            check_folder(self.path)
         except OSError as error:
             raise self._explain(error) from error
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise UsageError(f"--out {self.path}: it may not be written: name another folder")
         self._check_names(names, self._listed())
 
     def write(self, files: Mapping[str, str]) -> list[Path]:

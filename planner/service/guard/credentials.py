@@ -110,10 +110,14 @@ def read_token_file(path: Path) -> str:
 
 def _make_token_file(path: Path) -> str:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        os.fchmod(descriptor, 0o600)
-        token = secrets.token_urlsafe(32)
-        file.write(f"{token}\n")
+    token = secrets.token_urlsafe(32)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            os.fchmod(descriptor, 0o600)
+            file.write(f"{token}\n")
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
     return token
 
 

@@ -139,7 +139,7 @@ def test_users_own_file_is_found_by_any_name(config, own, name):
     assert settings_of(NODE, config(NODE, include=own("User x\n", name)))["user"] == "x"
 
 
-@pytest.mark.parametrize("name", ["missing", 'two"quotes', "new\nline"])
+@pytest.mark.parametrize("name", ["missing", ".", "x" * 300, 'two"quotes', "new\nline"])
 def test_file_that_ssh_would_pass_over_is_an_error(config, tmp_path, name):
     with pytest.raises(HostFileError, match="ssh configuration"):
         config(NODE, include=tmp_path / name)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.system.durable_files import (
+    check_folder,
     explain_os_error,
     explain_write_error,
     make_folders,
@@ -61,6 +62,29 @@ def test_a_pipe_is_written_to_and_not_replaced():
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         assert pipe.read() == b"a page"
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("new/below", None),
+        (".", None),
+        ("file", "File exists"),
+        ("file/below", "Not a directory"),
+        ("link/below", "No such file"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_folder_that_cannot_be_made_is_told_without_making_any(name, says, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    before = sorted(tmp_path.iterdir())
+    if says is None:
+        check_folder(tmp_path / name)
+    else:
+        with pytest.raises(OSError, match=says):
+            check_folder(tmp_path / name)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_names_of_new_folders_are_on_the_disk(tmp_path, monkeypatch):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
 
@@ -184,6 +186,23 @@ def test_what_is_not_named_is_asked_for_with_the_whole_name_of_the_command(ddlpl
     ended = ddlplan.run(*command.split(), "--json")
     assert (ended.code, ended.document["command"]) == (2, command)
     assert "missing" in ended.err.lower()
+
+
+def test_folder_that_was_removed_is_one_line(ddlplan):
+    """It was a bug of ddlplan, with a traceback."""
+    gone = ddlplan.folder / "gone"
+    gone.mkdir()
+    program = [sys.executable, "-P", "-m", "planner", "probe", "--quick"]
+    ended = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *program],
+        cwd=gone,
+        env=ddlplan.surroundings({}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "error: the current folder was removed: change to another one\n"
 
 
 def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):

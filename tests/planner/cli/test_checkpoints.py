@@ -102,7 +102,7 @@ def test_a_training_leaves_a_checkpoint_when_it_is_asked_for_one_and_when_to_end
         (["--resume"], "--resume and no --checkpoint: name the folder"),
         (["--checkpoint", "none", "--resume"], "no checkpoint in none: leave --resume out"),
         (["--checkpoint", "kept", "--checkpoint-every", "soon"], "'soon' is no duration"),
-        (["--checkpoint", "planner.db"], "cannot be listed"),
+        (["--checkpoint", "planner.db"], "listed: not a directory: name another folder"),
         (["--checkpoint", ""], "it is empty: name a file or a folder"),
     ],
 )

@@ -67,6 +67,7 @@ def test_root_that_may_not_start_mpirun_is_refused_before_a_folder_is_made(ddlpl
         (["--budget", "soon"], "no duration"),
         (["--budget", "5m"], "--budget and no --measure"),
         (["--data", "mnist_cnn=."], "--data and no --measure"),
+        (["--measure", "--data", "mnist_cnn=a", "--data", "mnist_cnn=b"], "given twice"),
         (["--measure", "--data", "nope=."], "--data nope=...: no paper that is measured has"),
         (["--measure", "--data", "mnist_cnn=.", "--papers", "lerat_2022"], "choose one of complex"),
     ],

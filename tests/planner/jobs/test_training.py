@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 from dataclasses import replace
+from pathlib import Path
 from threading import Timer
 
 import pytest
@@ -24,9 +26,9 @@ from launch.reports import (
 )
 from planner.cancellation import Cancellation
 from planner.commands.signals import cancel_on_signals
-from planner.errors import CancelledError, TrainingFailedError
+from planner.errors import CancelledError, RunDirectoryError, TrainingFailedError
 from planner.jobs.mpi_run import run_mpi
-from planner.jobs.training import LaunchOutcome, run_job
+from planner.jobs.training import LaunchOutcome, next_run_directory, run_job
 
 KILLED = replace(make_node_failure("node2", "rank 1 was killed by signal 9 (SIGKILL)"), signal=9)
 WRONG = make_node_failure("node2", "its disk is full")
@@ -115,6 +117,17 @@ def test_a_removed_folder_of_the_run_does_not_hide_how_the_job_ended(tmp_path):
     assert len(run(removing + WHOLE, tmp_path).epochs) == 1  # its weights are on another host
     with pytest.raises(TrainingFailedError, match=r"^node2: its disk is full$"):
         run(removing + sending(step(1), WRONG) + "sys.exit(1)", tmp_path)
+
+
+def test_folder_of_runs_that_cannot_be_listed_is_one_line(tmp_path, monkeypatch):
+    """Where `runs` was another user's, `launch` ended as a bug of ddlplan."""
+
+    def refuse(folder: Path) -> None:  # root, who may run this, may list every folder
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(RunDirectoryError, match=r"run: permission denied: start in a folder where"):
+        next_run_directory(tmp_path)
 
 
 def test_ranks_that_slurm_has_asked_to_end_end_the_command_likewise(tmp_path):

@@ -12,6 +12,7 @@ from planner.quantities import (
     format_seconds,
     format_value,
     is_uncertain,
+    parse_duration_s,
 )
 from probes.timing import Interval
 
@@ -47,6 +48,21 @@ def test_sizes_have_three_figures_and_a_unit(size, shown):
 )
 def test_numbers_have_three_figures(value, shown):
     assert format_number(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0", "no duration above zero"),
+        ("5x", "no duration above zero"),
+        ("99999999h", "longer than 30 years"),  # no clock of the system waits so long
+        ("9" * 400, "longer than 30 years"),
+    ],
+)
+def test_durations_that_nobody_can_wait_for_are_refused(text, says):
+    assert parse_duration_s("1.5h") == 5400
+    with pytest.raises(ValueError, match=f" is {says}: write 90, 90s, 5m or 1h"):
+        parse_duration_s(text)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,12 @@ def test_full_disk_is_one_warning_and_no_end(tmp_path):
     assert warning == "event files of TensorBoard are not written: no space left on device"
 
 
+def test_folder_is_not_made_before_the_training(tmp_path):
+    """Where there was no plan to train with, an empty folder stayed."""
+    check_event_folder(tmp_path / "events")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_missing_library_and_folder_are_one_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError) as caught:

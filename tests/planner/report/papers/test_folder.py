@@ -86,6 +86,12 @@ def test_cut_between_files_leaves_a_report_that_can_be_replaced(folder, monkeypa
     assert shown(folder) == SECOND
 
 
+def test_folder_is_not_made_before_there_is_a_report(folder, tmp_path):
+    """The story: where what was to be measured was refused, an empty folder stayed."""
+    folder.check(FIRST)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("")
     with pytest.raises(UsageError, match="--out"):

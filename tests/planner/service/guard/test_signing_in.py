@@ -21,6 +21,7 @@ from planner.errors import RefusedError, UsageError
 from planner.service.guard.credentials import SESSION_S, Credentials, read_token_file
 from planner.service.requests.settings import ServiceSettings
 from planner.service.server import serve
+from tests.launch.small_files import files_of_at_most
 
 FORM = "application/x-www-form-urlencoded"
 PERSON = {"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
@@ -201,6 +202,13 @@ def test_a_token_file_is_a_file(tmp_path):
     for name in ("fifo", ".", "nowhere/token", "a" * 300):
         with pytest.raises(UsageError, match="name another file"):
             read_token_file(tmp_path / name)
+
+
+def test_a_full_disk_leaves_no_part_of_a_token_file(tmp_path):
+    """The next start refused the file of the one before, which was empty."""
+    with files_of_at_most(9), pytest.raises(UsageError, match="name another file"):
+        read_token_file(tmp_path / "token")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "vm.example"])
