@@ -94,11 +94,13 @@ def probe(
             listener(Warned(message=note))
     if not hosts.is_local:
         return _probe_hosts(hosts, db, listener, cancellation, quick=quick, data=data, waits=waits)
+    # First: where it cannot be made, no database is.
+    local = None if data is None else make_folder(cache_folder())
     with Store.open(db) as store:
         cancellation.check()
         with nullcontext() if quick else machine_alone(listener, cancellation, waits=waits):
             listener(Working(what="probing this machine"))
-            node = probe_node(quick=quick, data=data, local=data and make_folder(cache_folder()))
+            node = probe_node(quick=quick, data=data, local=local)
         store.machines.save_probe(node)
     return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
 

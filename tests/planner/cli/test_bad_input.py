@@ -205,6 +205,13 @@ def test_folder_that_was_removed_is_one_line(ddlplan):
     assert ended.stderr == "error: the current folder was removed: change to another one\n"
 
 
+def test_cache_that_cannot_be_made_is_refused_before_a_database_is_made(furnished):
+    before = furnished.listing()
+    words = ("probe", "--data", "photos", "--no-wait", "--json")
+    assert_refused(furnished.run(*words, DDLPLAN_CACHE="text/below"), 2, "text/below")
+    assert furnished.listing() == before
+
+
 def test_database_that_cannot_be_made_is_refused_by_probe(ddlplan):
     ended = ddlplan.run("probe", "--quick", "--db", "/proc/planner.db", "--json")
     assert_refused(ended, 6, "--db")
