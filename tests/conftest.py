@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,11 @@ def _has_gpu() -> bool:
     return torch.cuda.is_available()
 
 
-TRAINING = re.compile("tests/launch/(checkpoints|local_group|strategies|training)/")
+TRAINING = re.compile("tests/launch/(checkpoints|strategies|training)/")
 """Folders whose tests let workers train all the time, which wait for each other by computing."""
+
+WORKERS = re.compile(r"def \w+\([^)]*\b(home|training\w*|trained_pair|trained_apart)\s*[:,)]")
+"""A function that takes one of the fixtures by which tests of these folders have workers."""
 
 
 class OneAfterTheOther(LoadFileScheduling):
@@ -106,7 +110,14 @@ class OneAfterTheOther(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "workers" if TRAINING.match(nodeid) else super()._split_scope(nodeid)
+        file = super()._split_scope(nodeid)
+        has_workers = TRAINING.match(file) and _asks_for_workers(self.config.rootpath / file)
+        return "workers" if has_workers else file
+
+
+@cache
+def _asks_for_workers(file: Path) -> bool:
+    return WORKERS.search(file.read_text()) is not None
 
 
 @pytest.hookimpl(optionalhook=True)
