@@ -391,3 +391,4 @@ def test_a_worker_that_dies_while_others_build_is_the_one_that_is_named(home):
     plan = replace(home.plans()[-1], node_batch=8)
     failure = home.training.failure_of("DiesWhileBuilding", plan)
     assert failure.message == "killed by signal 9 (SIGKILL)", failure.log_tail
+    assert failure.signal == 9

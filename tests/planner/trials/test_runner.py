@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from worker_groups import wait_until_gone
 
 from launch.errors import UseCaseError
 from launch.plan import Plan
@@ -196,13 +197,16 @@ def test_plan_too_large_for_the_node_is_refused_without_starting(runner_of):
         runner_of("Sgd").start(plan)
 
 
-def test_trials_go_on_after_the_fork_server_was_killed_and_nothing_of_it_is_left_open(
+def test_workers_end_with_their_fork_server_and_trials_go_on_with_nothing_of_it_left_open(
     runner_of, servers
 ):
     runner = runner_of("Sgd")
     server = psutil.Process(servers.get().pid)
     with started(runner) as contender:
+        workers = [worker.pid for worker in server.children()]
+        assert workers
         server.kill()
+        wait_until_gone(workers)
         with pytest.raises(TrialFailedError):
             contender.make_steps(1, time_limit_s=60)
     while psutil.pid_exists(server.pid) and server.status() != psutil.STATUS_ZOMBIE:
