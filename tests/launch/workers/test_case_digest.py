@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,15 @@ LAYERS = "from torch import nn\n\ndef make_layer():\n    return nn.Linear(4, 3)\
 LOSSES = "from torch.nn.functional import cross_entropy\n"
 
 
-@pytest.fixture
-def digest(server, tmp_path):
+@pytest.fixture(scope="module")
+def digest(server, tmp_path_factory) -> Callable[[Path, Path], str]:
     """Describe a use case in a process of its own, and give its digest."""
+    logs = tmp_path_factory.mktemp("logs")
 
-    def describe(folder, data):
+    def describe(folder: Path, data: Path) -> str:
         workload = Workload(use_case=f"{folder}/mycase.py:Case", data=str(data))
         task = Task(purpose=Purpose.DESCRIBE, workload=workload)
-        with WorkerGroup(server, [task], tmp_path) as group:
+        with WorkerGroup(server, [task], logs) as group:
             while event := group.next_event():
                 assert (failure := explain_failure(group, event)) is None, failure
                 match event:
@@ -64,27 +66,22 @@ def digest(server, tmp_path):
     return describe
 
 
-@pytest.fixture
-def case(tmp_path):
-    """A folder with a use case, and its data."""
-    folder = tmp_path / "here"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def known(digest, tmp_path_factory) -> tuple[Path, Path, str]:
+    """A folder with a use case, its data, and their digest."""
+    folder = tmp_path_factory.mktemp("here")
     (folder / "mycase.py").write_text(CASE)
     (folder / "layers.py").write_text(LAYERS)
     (folder / "losses.py").write_text(LOSSES)
-    torch.save(torch.zeros(8, 4), tmp_path / "data")
-    return folder, tmp_path / "data"
+    data = tmp_path_factory.mktemp("given") / "data"
+    torch.save(torch.zeros(8, 4), data)
+    return folder, data, digest(folder, data)
 
 
-def copied(path: Path) -> Path:
-    copy = path.with_name(path.name + "-copy")
-    (shutil.copytree if path.is_dir() else shutil.copy)(path, copy)
-    return copy
-
-
-def test_copy_in_another_folder_with_its_data_elsewhere_is_the_same(case, digest):
-    folder, data = case
-    assert digest(folder, data) == digest(copied(folder), copied(data))
+def test_copy_in_another_folder_with_its_data_elsewhere_is_the_same(known, digest, tmp_path):
+    folder, data, before = known
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert digest(copy, Path(shutil.copy(data, tmp_path))) == before
 
 
 @pytest.mark.parametrize(
@@ -96,19 +93,19 @@ def test_copy_in_another_folder_with_its_data_elsewhere_is_the_same(case, digest
         pytest.param("losses.py", "\n", "  # another one\n", id="a module that its loss imports"),
     ],
 )
-def test_changed_code_is_another_use_case(case, digest, file, old, new):
-    folder, data = case
-    before = digest(folder, data)
-    path = copied(folder) / file
+def test_changed_code_is_another_use_case(known, digest, tmp_path, file, old, new):
+    folder, data, before = known
+    path = shutil.copytree(folder, tmp_path / "copy") / file
     path.write_text(path.read_text().replace(old, new, 1))
     assert digest(path.parent, data) != before
 
 
-@pytest.mark.parametrize("shape", [(9, 4), (8, 1, 4)], ids=["amount", "shape"])
-def test_amount_and_shape_of_the_data_count(case, digest, shape):
-    folder, data = case
-    before = digest(folder, data)
-    torch.save(torch.ones(8, 4), data)
-    assert digest(folder, data) == before  # values do not
-    torch.save(torch.zeros(shape), data)
-    assert digest(folder, data) != before
+def test_amount_and_shape_of_the_data_count_and_their_values_do_not(known, digest, tmp_path):
+    folder, _, before = known
+    for tensor, is_same in (
+        (torch.ones(8, 4), True),
+        (torch.zeros(9, 4), False),
+        (torch.zeros(8, 1, 4), False),
+    ):
+        torch.save(tensor, tmp_path / "data")
+        assert (digest(folder, tmp_path / "data") == before) is is_same
