@@ -68,19 +68,13 @@ def wait_for(job, *messages: str) -> None:
 BOTH = ("rank 0 of node1 node2", "rank 1 of node1 node2")
 
 
-def test_each_host_runs_one_rank_in_the_order_given(testbed):
-    bed = testbed(2)
-    with job_on(bed, "hello_rank") as job:
-        assert said_by(job) == list(BOTH)
-        assert job.wait() == 0
-    assert bed.left_over() == set()
-
-
-def test_hosts_named_by_addresses_with_colons_run_too(testbed):
+def test_each_host_runs_one_rank_in_the_order_given_by_addresses_with_colons_too(testbed):
     bed = testbed(2)
     names = [host.address_v6 for host in reversed(bed.hosts)]
     with job_on(bed, "hello_rank", names=names) as job:
         assert said_by(job) == ["rank 0 of node2 node1", "rank 1 of node2 node1"]
+        assert job.wait() == 0
+    assert bed.left_over() == set()
 
 
 def test_bridge_that_every_host_has_at_the_same_address_is_left_alone(testbed):
@@ -103,13 +97,6 @@ def test_signal_reaches_every_rank_even_if_it_comes_too_early(testbed):
         wait_for(job, *BOTH, "rank 0 got 10", "rank 1 got 10")
         job.signal(signal.SIGUSR2)
         wait_for(job, "rank 0 got 12", "rank 1 got 12")
-    assert bed.left_over() == set()
-
-
-def test_job_that_is_stopped_leaves_no_process_on_any_host(testbed):
-    bed = testbed(2)
-    with job_on(bed, "hello_rank", "wait", starts_here=True) as job:
-        wait_for(job, *BOTH)
     assert bed.left_over() == set()
 
 

@@ -174,9 +174,25 @@ def test_table_fits_a_terminal_and_a_pipe_gets_all(ddlplan):
     assert [len(piped.out.splitlines()), "\x1b" in piped.out] == [3, False]
     assert "x" * 200 + "\\x1b[2J" in piped.out
     assert "no plan: " + "y" * 120 in piped.out
+    shown = shown_on_a_terminal(ddlplan, "jobs", "list", COLUMNS="80", NO_COLOR="1")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["ID", "STATE", "BEGUN", "TIME", "COMMAND"]
+    assert any(line.startswith("    no plan: ") for line in lines)
+    assert "\x1b" not in shown
+
+
+def test_tables_are_bold_on_a_terminal_and_nothing_of_it_is_spelled_out(ddlplan):
+    add_job(ddlplan)
+    shown = shown_on_a_terminal(ddlplan, "db", "info", TERM="xterm")
+    assert "\x1b[1m" in shown
+    assert "\\x1b" not in shown
+
+
+def shown_on_a_terminal(ddlplan, *words, **environment) -> str:
     ours, theirs = pty.openpty()
-    process = ddlplan.start("jobs", "list", terminal=theirs, COLUMNS="80", NO_COLOR="1")
-    process.wait()
+    process = ddlplan.start(*words, terminal=theirs, **environment)
+    assert process.wait() == 0
     os.close(theirs)
     shown = b""
     try:
@@ -184,11 +200,7 @@ def test_table_fits_a_terminal_and_a_pipe_gets_all(ddlplan):
             shown += block
     except OSError:
         os.close(ours)  # all is read
-    lines = shown.decode().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["ID", "STATE", "BEGUN", "TIME", "COMMAND"]
-    assert any(line.startswith("    no plan: ") for line in lines)
-    assert "\x1b" not in shown.decode()
+    return shown.decode()
 
 
 def test_newest_jobs_come_first_and_no_more_than_asked_for(ddlplan):

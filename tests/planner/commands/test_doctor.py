@@ -95,20 +95,6 @@ def test_sshd_that_hangs_does_not_hold_up_the_others(doctor):
     assert {"node1": "ok", "node2": "fail"}.items() <= states(ended).items()
 
 
-def test_unequal_and_missing_data_are_told(doctor):
-    bed, run = doctor(3)
-    data = bed.scratch / "data"
-    for folder in (bed.scratch, bed.hosts[0].own_scratch, bed.hosts[1].own_scratch):
-        (folder / "data").mkdir()
-        (folder / "data/1.jpg").write_text("same")
-    (bed.hosts[1].own_scratch / "data/2.jpg").write_text("more")
-    ended = run("--use-case", "simplebig", "--data", data, "--json")
-    assert ended.code == 4
-    assert of(ended.document, "node1", "data")["state"] == "ok"
-    assert "2 files of 8 bytes" in of(ended.document, "node2", "data")["finding"]
-    assert f"there is no {data}" in of(ended.document, "node3", "data")["finding"]
-
-
 def test_host_without_this_python_is_told(doctor):
     """Every host has the same files here, but for one that hides this environment."""
     bed, run = doctor(2)

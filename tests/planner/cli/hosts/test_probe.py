@@ -48,14 +48,9 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
         assert again.code == 0, again.err
         rates.append(again.document["data"][0]["links"][0]["bytes_per_s"] / RATE_BYTES_PER_S)
     assert 0.6 < rates[-1] < 1.2, rates
-
-
-def test_quick_probe_is_a_table_of_hosts_and_measures_nothing(ddlplan, testbed, probe):
-    bed = testbed(2)
-    ended = probe(bed, "--quick")
-    assert ended.code == 0, ended.err
-    assert [line.split()[0] for line in ended.out.splitlines()] == ["HOST", "node1", "node2"]
-    assert max(map(len, ended.out.splitlines())) <= 80
+    quick = probe(bed, "--quick")
+    assert quick.code == 0, quick.err
+    assert [line.split()[0] for line in quick.out.splitlines()] == ["HOST", "node1", "node2"]
 
 
 def test_host_whose_mpi_is_broken_ends_it_before_anything_is_started(ddlplan, testbed, probe):
