@@ -215,8 +215,9 @@ def test_training_of_code_that_has_changed_since_says_so(folder):
         (steady(), {"batch_size": 33}, 2, "--batch-size 33 and train_samples=32: use .* 32"),
         (NO_PRODUCTS, {"precision": "bf16"}, 3, "bf16 is not offered: there is no conv.* fp32"),
         (steady(), {"strategies": ("threads", "gpu_data")}, 3, ".*gpu_data: no usable GPU.*"),
+        (steady("Fails"), {}, 2, "(?s).*ArithmeticError: the loss is.*"),
     ],
-    ids=["batch", "precision", "strategy"],
+    ids=["batch", "precision", "strategy", "loss"],
 )
 def test_search_that_cannot_be_is_refused_before_any_trial_and_leaves_nothing(
     folder, workload, limits, code, message

@@ -60,6 +60,8 @@ CASES = [
     ("tune --use-case simplebig --budget 5x", 2, "5m or 1h"),
     ("tune --use-case simplebig --budget=", 2, "5m or 1h"),
     ("tune --use-case simplebig --trials -1", 2, "--trials"),
+    ("tune --use-case simplebig --seed 4294967296", 2, "--seed"),
+    ("launch --use-case simplebig --seed 4294967296", 2, "--seed"),
     ("tune --use-case simplebig --batch-size 0", 2, "--batch-size"),
     ("tune --use-case simplebig --batch-size 8 --max-batch 8", 2, "exclude each other"),
     ("tune --use-case simplebig --batch-size 8 --effective-batch 8", 2, "exclude each other"),

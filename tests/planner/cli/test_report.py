@@ -92,12 +92,3 @@ def test_data_that_cannot_be_read_end_before_anything_is_measured(ddlplan):
     assert ended.code == 2, ended.err
     assert "empty" in ended.errors[0]
     assert ddlplan.listing() == ["empty"]
-
-
-def test_report_reads_the_database_without_torch(tuned):
-    process = tuned.start("report", PYTHONPROFILEIMPORTTIME="1")
-    _, told = process.communicate()
-    assert process.returncode == 0
-    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
-    assert "planner.paper_tables._base" in imported
-    assert "torch" not in imported

@@ -48,22 +48,6 @@ def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_f
     assert then.partition(" --plan ")[2].split()[0] == stored  # root needs one option more
 
 
-@pytest.mark.parametrize("command", ["tune", "launch"])
-def test_seed_that_no_sampler_takes_is_refused(ddlplan, cases, command):
-    ended = ddlplan.run(command, "--use-case", f"{cases}:Steady", "--seed", 2**32)
-    assert (ended.code, len(ended.errors)) == (2, 1)
-    assert "--seed" in ended.errors[0]
-
-
-def test_use_case_whose_loss_fails_is_refused_and_leaves_no_database(ddlplan, cases):
-    ended = ddlplan.run("tune", "--use-case", f"{cases}:Fails", "--budget", "5m", "--json")
-    assert ended.code == ended.document["error"]["code"] == 2
-    assert len(ended.errors) == 1
-    assert "ArithmeticError" in ended.errors[0]
-    assert "\x1b" not in ended.err
-    assert ddlplan.listing() == []
-
-
 @pytest.mark.long
 def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     process = tune(probed, f"{cases}:Steady")
@@ -135,12 +119,11 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     assert len(searched) == len(set(searched))
 
 
-@pytest.mark.parametrize(("options", "pixel_bytes"), [((), 55 * 192), (("--no-cache",), None)])
 @pytest.mark.long
-def test_room_that_decoded_pictures_need_is_said(probed, options, pixel_bytes, tmp_path):
-    arguments = ("--use-case", DECODED, "--budget", "5m", "--trials", 0, *options)
+def test_room_that_decoded_pictures_need_is_said(probed, tmp_path):
+    arguments = ("--use-case", DECODED, "--budget", "5m", "--trials", 0)
     ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))
     assert ended.code == 0, ended.err
-    assert ended.document["data"]["pixel_bytes"] == pixel_bytes
+    assert ended.document["data"]["pixel_bytes"] == 55 * 192
     said = f"decoded pictures: 10.3 KiB in {tmp_path / 'kept'}, and as much memory"
-    assert (said in ended.err) is (pixel_bytes is not None)
+    assert said in ended.err
