@@ -29,12 +29,6 @@ def assert_gradients_are_those_of_one_process(case: str, home) -> None:
     assert largest_error(gradients, expected) < TOLERANCE
 
 
-def run_with_batch_norm(case: str, home) -> None:
-    home.training.run(replace(home.plans()[-1], node_batch=16), case, file=CASES)
-    (step,) = home.training.reports(StepDone)
-    assert 0 < step.loss < 20
-
-
 @EACH_KIND
 @pytest.mark.parametrize("case", ["Cnn", "SmallTransformer", "Folder"])
 def test_gradients_equal_those_of_one_process(case, home):
@@ -43,8 +37,8 @@ def test_gradients_equal_those_of_one_process(case, home):
     assert_gradients_are_those_of_one_process(case, home)
 
 
-# A training of these takes ten seconds: with every strategy, the gradients of one are asked for and
-# a step of the other; with each kind, both of both.
+# A training of these takes ten seconds. With every strategy, the gradients of one are asked for;
+# with stages, whose layers are those of the model, both of both.
 
 
 @EVERY
@@ -53,19 +47,18 @@ def test_gradients_of_44_layers_equal_those_of_one_process(home):
     assert_gradients_are_those_of_one_process("Resnet44Alone", home)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", ["pipeline"])
 @pytest.mark.long
 def test_gradients_of_18_layers_equal_those_of_one_process(home):
     assert_gradients_are_those_of_one_process("Resnet18Alone", home)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("case", "name"),
+    [("Resnet44", "pipeline"), *(("Resnet18", name) for name in (*KINDS, "gpu_data"))],
+)
 @pytest.mark.long
-def test_network_of_44_layers_with_batch_norm_runs(home):
-    run_with_batch_norm("Resnet44", home)
-
-
-@EVERY
-@pytest.mark.long
-def test_network_of_18_layers_with_batch_norm_runs(home):
-    run_with_batch_norm("Resnet18", home)
+def test_network_with_batch_norm_runs(case, home):
+    home.training.run(replace(home.plans()[-1], node_batch=16), case, file=CASES)
+    (step,) = home.training.reports(StepDone)
+    assert 0 < step.loss < 20

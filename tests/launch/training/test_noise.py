@@ -90,7 +90,9 @@ def test_pipelines_side_by_side_count_by_their_weight(training_on_four):
     assert_true(measured(training_on_four, HYBRID, "DoubledStill", epochs=6), "DoubledStill")
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize(
+    "name", ["micro-batches", "uneven processes with micro-batches", "threads"]
+)
 def test_measuring_is_asked_for_and_changes_no_bit_of_the_weights(name, training):
     plain = training.run(MEASURED[name], "Learning", file=FILE)
     (last,) = training.reports(StepsFinished)

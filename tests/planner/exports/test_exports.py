@@ -353,15 +353,6 @@ def test_the_batch_script_gives_srun_what_torchrun_would_give(place):
 
 
 @pytest.mark.long
-def test_ranks_of_the_batch_script_sum_by_gloo(place):
-    (place / "plan.sbatch").write_text(export_text(STORED, "sbatch"))
-    (place / "plan.sbatch").chmod(0o755)
-    (place / "train.py").write_text(SUM)
-    run(place, "sbatch", "./plan.sbatch", "train.py", "out")
-    assert [one["sum"] for one in reports(place)] == [3.0, 3.0]
-
-
-@pytest.mark.long
 def test_the_batch_script_without_a_script_trains_by_ddlplan(place, tuned):
     ended = tuned.run("plans", "export", 1, "--format", "slurm")
     assert ended.code == 0, ended.err

@@ -126,19 +126,6 @@ class Thaws(Sgd):
         return super().step(model, batch)
 
 
-class GradientDiverges(Sgd):
-    """Has a loss in its fifth step as in others, and no gradient that is a number."""
-
-    steps = 0
-
-    def loss(self, output, target):
-        if torch.is_grad_enabled():
-            self.steps += 1
-            if self.steps == 5:
-                output.register_hook(lambda gradient: gradient * float("nan"))
-        return super().loss(output, target)
-
-
 class _LastUpdateFails(torch.optim.SGD):
     """Makes infinite parameters in the last of twenty steps, whose loss is a number."""
 
