@@ -51,6 +51,21 @@ def _trained_alone(
     return model.state_dict()
 
 
+def start_of(case) -> dict[str, torch.Tensor]:
+    """Give the weights with which every training of a use case begins."""
+    torch.manual_seed(SEED)
+    return {name: value.clone() for name, value in case.model().state_dict().items()}
+
+
+def gradient_error(
+    weights: dict[str, torch.Tensor], case, node_batch: int, dtype: torch.dtype = torch.float32
+) -> float:
+    """Hold the gradients that have led to weights, by one step, against those of one process."""
+    start, alone = start_of(case), trained_alone(case, node_batch, dtype=dtype)
+    expected = {name: start[name] - alone[name] for name in start}
+    return largest_error({name: start[name] - weights[name] for name in start}, expected)
+
+
 def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:
     """Largest relative difference of any tensor, in the Euclidean norm."""
     assert ours.keys() == theirs.keys()

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import built_in_cases
 import pytest
-import torch
-from conftest import SEED
-from one_process import largest_error, trained_alone
+from one_process import gradient_error
 from strategy_homes import EACH_KIND, EVERY, KINDS
 
 from launch.reports import StepDone
@@ -18,15 +16,9 @@ TOLERANCE = 1e-3
 
 
 def assert_gradients_are_those_of_one_process(case: str, home) -> None:
-    own = getattr(built_in_cases, case)()
-    torch.manual_seed(SEED)
-    start = {name: value.clone() for name, value in own.model().state_dict().items()}
-    alone = trained_alone(own, node_batch=16)
     plan = replace(home.plans()[-1], node_batch=16)
     weights = home.training.run(plan, case, file=CASES)
-    expected = {name: start[name] - alone[name] for name in start}
-    gradients = {name: start[name] - weights[name] for name in start}
-    assert largest_error(gradients, expected) < TOLERANCE
+    assert gradient_error(weights, getattr(built_in_cases, case)(), 16) < TOLERANCE
 
 
 @EACH_KIND

@@ -6,9 +6,8 @@ from pathlib import Path
 import example_cases
 import pytest
 import torch
-from conftest import SEED
 from described_cases import described
-from one_process import TOLERANCE, largest_error, trained_alone
+from one_process import TOLERANCE, gradient_error
 from strategy_homes import EACH_KIND
 
 from launch.strategies import load_strategy
@@ -30,7 +29,6 @@ def facts():
 @EACH_KIND
 @pytest.mark.parametrize("case", NO_STAGES)
 def test_gradients_equal_those_of_one_process_or_the_strategy_says_why_not(case, home, facts):
-    own = getattr(example_cases, case)()
     obstacle = load_strategy(home.name).obstacle(facts[case], home.node)
     if home.name in ("pipeline", "hybrid"):
         assert obstacle is not None
@@ -38,13 +36,8 @@ def test_gradients_equal_those_of_one_process_or_the_strategy_says_why_not(case,
         assert "\n" not in obstacle
         return
     assert obstacle is None
-    torch.manual_seed(SEED)
-    start = {name: value.clone() for name, value in own.model().state_dict().items()}
-    alone = trained_alone(own, node_batch=16)
     weights = home.training.run(replace(home.plans()[-1], node_batch=16), case, file=FILE)
-    expected = {name: start[name] - alone[name] for name in start}
-    gradients = {name: start[name] - weights[name] for name in start}
-    assert largest_error(gradients, expected) < TOLERANCE
+    assert gradient_error(weights, getattr(example_cases, case)(), 16) < TOLERANCE
 
 
 def test_gradients_of_the_recommender_are_sparse():

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 import tiny_cases
-import torch
-from conftest import SEED, long
+from conftest import long
 from jobs_of_nodes import Spec, Trained, TrainedApart, want_apart, want_pairs
 from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
-from one_process import TOLERANCE, largest_error, trained_alone
+from one_process import TOLERANCE, gradient_error, largest_error, trained_alone
 
 from launch.plan import MEMORY_FORMATS, Plan
 from launch.reports import GradientsSynced, SharesChanged
@@ -96,19 +95,11 @@ def trained(
     return find
 
 
-def start_of(case: str) -> dict[str, torch.Tensor]:
-    torch.manual_seed(SEED)
-    model = getattr(tiny_cases, case)().model()
-    return {name: value.clone() for name, value in model.state_dict().items()}
-
-
 @names(MIXES)
 def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(name, trained):
-    start = start_of("Gradient")
-    alone = trained_alone(tiny_cases.Gradient(), SPECS[name].global_batch)
-    expected = {name: start[name] - alone[name] for name in start}
     weights = trained(name).weights
-    assert largest_error({n: start[n] - weights[n] for n in start}, expected) < TOLERANCE
+    error = gradient_error(weights, tiny_cases.Gradient(), SPECS[name].global_batch)
+    assert error < TOLERANCE
 
 
 @names(CASES)
@@ -152,7 +143,7 @@ def test_bytes_on_the_network_are_counted_and_half_as_many_where_they_are_rounde
         / sum(report.steps for report in trained(name).of(GradientsSynced))
         for name in ("rounded", "Groups")
     }
-    parameters = sum(value.numel() for value in start_of("Sgd").values())
+    parameters = sum(value.numel() for value in tiny_cases.Sgd().model().state_dict().values())
     assert sent["Groups"] == pytest.approx(4 * parameters, rel=0.01)
     assert sent["rounded"] == pytest.approx(2 * parameters, rel=0.01)
 
