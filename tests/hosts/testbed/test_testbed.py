@@ -33,46 +33,30 @@ def wait_until(condition) -> None:
         time.sleep(0.01)
 
 
-def test_hosts_know_their_names_and_one_another(testbed):
-    bed = testbed(3, names=["alpha", "beta", "gamma"])
-    assert [ssh(bed, host, "hostname").stdout for host in bed.hosts] == [
-        "alpha\n",
-        "beta\n",
-        "gamma\n",
-    ]
-    found = bed.hosts[0].run(["getent", "hosts", "gamma"]).stdout
-    assert found.split() == [bed.hosts[2].address, "gamma"]
+def test_hosts_have_names_folders_and_cores_of_their_own_and_can_be_cut_off(testbed):
+    names = ["alpha", "beta", "gamma"]
+    bed = testbed(3, names=names, quotas=[0.5], cores=[None, "0"])
+    first, second, third = bed.hosts
+    assert [ssh(bed, host, "hostname").stdout for host in bed.hosts] == [f"{n}\n" for n in names]
+    assert first.run(["getent", "hosts", "gamma"]).stdout.split() == [third.address, "gamma"]
 
-
-def test_scratch_is_another_folder_on_each_host(testbed):
-    bed = testbed(2)
     for host in bed.hosts:
         host.run(["touch", str(bed.scratch / host.name)])
-    assert [[file.name for file in host.own_scratch.iterdir()] for host in bed.hosts] == [
-        ["node1"],
-        ["node2"],
-    ]
+    found = [[file.name for file in host.own_scratch.iterdir()] for host in bed.hosts]
+    assert found == [[name] for name in names]
     assert not list(bed.scratch.iterdir())
 
-
-def test_cut_host_is_not_reached_until_it_is_mended(testbed):
-    bed = testbed(2)
-    first, second = bed.hosts
-    assert can_reach(first, second)
-    bed.cut(second)
-    assert not can_reach(first, second)
-    bed.mend(second)
-    assert can_reach(first, second)
-
-
-def test_quota_and_cores_are_what_the_probe_finds(testbed):
-    bed = testbed(2, quotas=[0.5], cores=[None, "0"])
     probe = "from probes.cpu import read_cpu; print(read_cpu().usable_cores)"
     python = [sys.executable, "-c", probe]
-    assert bed.hosts[0].run(python).stdout.strip() == "1"
-    assert bed.hosts[1].run(python).stdout.strip() == "1"
-    bed.set_quota(bed.hosts[0], None)
-    assert bed.hosts[0].run(python).stdout.strip() == str(len(os.sched_getaffinity(0)))
+    assert [host.run(python).stdout.strip() for host in (first, second)] == ["1", "1"]
+    bed.set_quota(first, None)
+    assert first.run(python).stdout.strip() == str(len(os.sched_getaffinity(0)))
+
+    assert can_reach(second, third)
+    bed.cut(third)
+    assert not can_reach(second, third)
+    bed.mend(third)
+    assert can_reach(second, third)
 
 
 def test_program_that_is_started_on_a_host_is_the_process_itself(testbed):
