@@ -37,18 +37,6 @@ def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
 
 
 @pytest.mark.long
-def test_next_command_names_a_plan_that_launch_would_not_find_by_itself(import_for, tuned, cases):
-    import_for(
-        throughput_samples_per_s={"median": 9e6, "ci_low": 8e6, "ci_high": 1e7, "samples": 9}
-    )
-    arguments = ("--use-case", f"{cases}:Steady", "--budget", "5m", "--trials", 0)
-    ended = tuned.run("tune", *arguments)
-    assert ended.code == 0, ended.err
-    stored, _, then = ended.out.splitlines()[-1].removeprefix("stored     plan ").partition("; ")
-    assert then.partition(" --plan ")[2].split()[0] == stored  # root needs one option more
-
-
-@pytest.mark.long
 def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     process = tune(probed, f"{cases}:Steady")
     probed.wait_until(lambda: count_trials(probed) >= 2, "two trials")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
+from sample_plan import FOUND
 
 from launch.workload import Workload
+from planner.api.tuning import find_launch_plan_id
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
+from probes.timing import Interval
 
 HERE = Hosts.this_machine()
 
 
-def suggested(use_case: str, command: str = "launch", data: str | None = None) -> str:
+def suggested(
+    use_case: str, command: str = "launch", data: str | None = None, plan_id: int | None = None
+) -> str:
     workload = Workload(use_case=use_case, data=data)
-    return suggest_command(command, workload, db="planner.db", hosts=HERE)
+    return suggest_command(command, workload, db="planner.db", plan_id=plan_id, hosts=HERE)
 
 
 @pytest.fixture(autouse=True)
@@ -39,3 +45,13 @@ def test_files_below_the_present_folder_are_named_from_it(tmp_path):
     said = suggested(f"{tmp_path}/cases/mine.py:Mine", "tune", data=f"{tmp_path}/photos")
     assert said == "ddlplan tune --use-case cases/mine.py:Mine --data photos"
     assert f"{tmp_path.parent}/mine.py:Mine" in suggested(f"{tmp_path.parent}/mine.py:Mine")
+
+
+def test_plan_that_launch_would_not_find_by_itself_is_named(store):
+    faster = Interval(median=9e6, low=8e6, high=1e7, count=9)
+    changes = ({}, {"throughput_samples_per_s": faster})
+    slow, fast = (store.plans.save(replace(FOUND, **change)) for change in changes)
+    assert find_launch_plan_id(store, store.plans.get(fast)) is None
+    assert find_launch_plan_id(store, store.plans.get(slow)) == slow
+    assert f" --plan {slow}" in suggested("simplebig", plan_id=slow)
+    assert "--plan" not in suggested("simplebig")
