@@ -17,7 +17,6 @@ from launch.data.batch import move_batch, num_samples, split_batch
 from launch.data.decoded_pictures import DecodedPictures, make_layout
 from launch.data.device_pictures import DevicePictures
 from launch.data.loading import load
-from launch.data.pictures import Pictures
 from launch.data.samples import Part, ShareSampler
 from launch.data.split import BatchSize, NodeSplit
 from launch.errors import UseCaseError
@@ -42,10 +41,6 @@ def assert_equal(found, expected):
         assert inputs.stride() == plain.stride()
         assert targets["class"].tolist() == plain_targets["class"].tolist()
         assert targets["name"] == plain_targets["name"]
-
-
-def test_data_set_of_ones_own_needs_the_methods_only(squares):
-    assert isinstance(squares(1), Pictures)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

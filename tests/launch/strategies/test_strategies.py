@@ -20,7 +20,7 @@ from worker_groups import wait_until_gone
 from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan
 from launch.reports import Described, StepDone, Validated
-from launch.strategies import check_plan, load_strategy, strategy_names, strategy_summaries
+from launch.strategies import check_plan, load_strategy, strategy_names
 from launch.strategies._gpus import usable_gpus, why_no_gpu
 from launch.workers.group import explain_failure
 
@@ -267,12 +267,6 @@ def test_a_strategy_says_whether_its_plans_use_gpus(name, tiny_facts, nodes):
             guesses = strategy.first_guesses(tiny_facts, node)
             plans = [strategy.suggest(FixedTrial(guess), tiny_facts, node) for guess in guesses]
             assert strategy.uses_gpus(node) is any(plan.gpus for plan in plans)
-
-
-@EVERY
-def test_a_summary_is_read_from_the_file(name):
-    assert len(strategy_summaries()[name]) > 10
-
 
 def judged_and_expected(
     training, weights: dict[str, torch.Tensor], name: str

@@ -106,12 +106,6 @@ def run_in_thread(function):
     return thread, results
 
 
-def test_probe_gives_this_machine_and_stores_it(folder):
-    (node,) = probe(quick=True).nodes
-    assert node.hardware.cpu.usable_cores >= 1
-    assert (folder / "planner.db").is_file()
-
-
 @pytest.mark.usefixtures("probed_here")
 def test_tune_finds_a_plan_that_launch_then_trains_with_and_nothing_is_printed(folder, capfd):
     """Of a stored probe only speeds count: trials were pinned to the cores that it had seen."""
@@ -262,14 +256,6 @@ def test_who_does_not_want_to_wait_is_refused_with_a_code_of_its_own(folder, cal
         call()
     assert classify_error(refused.value) == (7, "busy")
     assert probe(quick=True, waits=False).nodes  # which measures nothing
-
-
-@pytest.mark.usefixtures("tuned_here")
-def test_prepared_launch_starts_nothing(folder):
-    prepared = prepare_launch(LaunchRequest(workload=steady(), epochs=3))
-    assert prepared.job.epochs == 3
-    assert prepared.job.workload == steady()
-    assert not (folder / "runs").exists()
 
 
 @pytest.mark.usefixtures("tuned_here", "without_mpirun")

@@ -23,16 +23,11 @@ def test_unknown_peer_is_one_line_with_the_names(ddlplan):
     assert all(name in ended.errors[0] for name in peer_names())
 
 
-def test_without_a_plan_the_search_is_named(ddlplan):
-    ended = ddlplan.run("compare", "--with", "plain")
-    assert ended.code == 3
-    assert "ddlplan tune --use-case simplebig" in ended.errors[0]
-
-
-def test_without_any_plan_nothing_is_said_of_one_for_the_batch(ddlplan):
+def test_without_any_plan_the_search_is_named_and_nothing_said_of_one_for_the_batch(ddlplan):
     """A warning said which plan ours is, and then there was none."""
     ended = ddlplan.run("compare", "--with", "plain", "--batch-size", 8)
     assert ended.code == 3
+    assert "ddlplan tune --use-case simplebig" in ended.errors[0]
     assert "ours is the best plan" not in ended.err
 
 

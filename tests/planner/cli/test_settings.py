@@ -23,19 +23,6 @@ def case(tuned, cases):
     return f"{file.resolve()}:Set"
 
 
-def test_a_setting_that_does_not_fit_is_one_line_and_exit_2(tuned, case):
-    ended = tuned.run("tune", "--use-case", case, "--set", "widht=5", "--budget", "60s")
-    assert ended.code == 2
-    message = "has no setting 'widht': did you mean width? there are width, rate"
-    assert message in ended.err.splitlines()[-1]
-
-
-def test_what_is_no_setting_is_told_before_anything_starts(tuned, case):
-    ended = tuned.launch(case, "--set", "width")
-    assert ended.code == 2
-    assert "setting 'width' of a use case: write key=value" in ended.err
-
-
 def test_best_plan_of_a_setting_is_found_as_tune_and_launch_find_it(tuned, cases, import_for):
     number = import_for("Steady,width=5")
     words = ("plans", "best", "--use-case", f"{cases}:Steady")

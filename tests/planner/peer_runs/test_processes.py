@@ -72,12 +72,6 @@ def wait_until(is_so, what: str) -> None:
         time.sleep(0.02)
 
 
-def test_reports_of_the_script_arrive_in_their_order(tmp_path):
-    with started(tmp_path, COUNTING) as processes:
-        assert isinstance(processes.next_report(GUARD_S), PeerBegun)
-        assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
-
-
 def test_a_malicious_release_on_a_host_is_refused_there_before_anything_starts(
     tmp_path, install_lightning, monkeypatch
 ):
@@ -108,22 +102,16 @@ def test_servers_on_all_addresses_are_not_started_where_a_host_has_another_netwo
         processes.next_report(GUARD_S)
 
 
-def test_a_stopped_peer_stands_still_with_all_it_has_started_and_goes_on_when_told(tmp_path):
+def test_a_stopped_peer_stands_still_with_all_it_has_started_goes_on_when_told_and_ends(tmp_path):
     with started(tmp_path, COUNTING) as processes:
-        processes.next_report(GUARD_S)
-        processes.next_report(GUARD_S)
+        assert isinstance(processes.next_report(GUARD_S), PeerBegun)
+        assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
         processes.stop()
         assert set(inside(tmp_path).values()) == {"T"}
         assert len(inside(tmp_path)) == 2
         assert processes.next_report(0.2) is None
         processes.proceed()
         assert isinstance(processes.next_report(GUARD_S), PeerStepDone)
-
-
-def test_leaving_ends_all_of_its_processes_and_removes_its_folder(tmp_path):
-    with started(tmp_path, COUNTING) as processes:
-        processes.next_report(GUARD_S)
-        assert inside(tmp_path)
         processes.stop()
     assert not inside(tmp_path)
     assert not (tmp_path / "peer").exists()

@@ -15,7 +15,6 @@ from launch.data.images.dataset import MEAN, STD, PhotoDataset
 from launch.data.images.image_file import read_photo
 from launch.data.images.index import update_index
 from launch.data.loading import load
-from launch.data.pictures import Pictures
 from launch.data.samples import Part, ShareSampler
 from launch.data.split import NodeSplit
 from launch.errors import UseCaseError
@@ -100,12 +99,6 @@ def test_relative_folder_stays_the_same_when_the_current_one_changes(ready, monk
     dataset = PhotoDataset(type(ready)("data"), train=True)
     monkeypatch.chdir("/")
     assert dataset[0][0].shape == (3, 224, 224)
-
-
-def test_photos_can_be_decoded_once(ready):
-    dataset = PhotoDataset(ready, train=True)
-    assert isinstance(dataset, Pictures)
-    assert dataset.pixels(0).shape == dataset.pixel_shape()
 
 
 @pytest.mark.parametrize("train", [True, False])
