@@ -133,10 +133,6 @@ def test_words_of_an_error_are_told_where_the_steps_of_another_process_cannot_be
     assert counter.result() is None
 
 
-def test_script_without_steps_has_no_rate(folder):
-    assert launch(folder, END) == (0, None)
-
-
-def test_settings_of_the_counter_are_not_left_to_what_the_script_starts(folder):
+def test_settings_of_the_counter_are_not_left_to_what_a_script_starts_and_none_is_no_rate(folder):
     source = f"import os, sys\nsys.exit({VARIABLE!r} in os.environ)\n"
     assert launch(folder, source) == (0, None)

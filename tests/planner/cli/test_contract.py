@@ -206,11 +206,17 @@ def test_piped_output_has_no_colours_and_errors_go_to_stderr(tuned):
 
 
 @pytest.mark.parametrize("database", ["tuned", "ddlplan"])
-@pytest.mark.parametrize("what", ["plans", "runs", "jobs", "sweep"])
-def test_unknown_number_ends_with_one_exit_code_whatever_it_is_of(request, database, what):
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(f"{what} show" for what in ("plans", "runs", "jobs", "sweep")),
+        "launch --use-case simplebig --allow-run-as-root --plan",
+    ],
+)
+def test_unknown_number_ends_with_one_exit_code_whatever_it_is_of(request, database, words):
     """`plans show` ended with 3, as all did where no database was; others with 2."""
     line = request.getfixturevalue(database)
-    ended = line.run(what, "show", 99)
+    ended = line.run(*words.split(), 99)
     assert ended.code == 3, ended.err
     assert len(ended.errors) == 1
 

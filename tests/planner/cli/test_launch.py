@@ -307,21 +307,6 @@ def test_best_plan_is_the_one_of_this_machine_as_it_is_now(import_for, tuned, st
     assert tuned.data("plans", "best", "--use-case", steady, "--node", best["node"])["id"] == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "says"),
-    [
-        (["--plan", "99"], 3, "no plan 99"),
-        (["--data", "missing"], 2, "missing"),
-    ],
-)
-def test_launch_that_cannot_be_is_refused(tuned, steady, arguments, code, says):
-    before = tuned.listing()
-    ended = tuned.launch(steady, *arguments, "--json")
-    assert ended.code == ended.document["error"]["code"] == code
-    assert says in ended.errors[0]
-    assert tuned.listing() == before
-
-
 def test_stored_plan_that_would_train_wrongly_is_refused(tuned, steady):
     with Store.open(str(tuned.folder / "planner.db")) as store:
         stored = store.plans.get(1)

@@ -138,28 +138,6 @@ class HiddenSlice(late_cases.Hidden):
         return output
 
 
-class Product(torch.autograd.Function):
-    """May do with what it is given whatever it likes."""
-
-    @staticmethod
-    def forward(hidden, weight):
-        return hidden @ weight
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        hidden, weight = ctx.saved_tensors
-        return gradient @ weight.T, hidden.T @ gradient
-
-
-class OwnFunction(nn.Linear):
-    def forward(self, hidden):
-        return Product.apply(hidden, self.weight) + self.bias
-
-
 class Kept(nn.Linear):
     """Keeps a view of its weight from the first step on."""
 
@@ -169,12 +147,11 @@ class Kept(nn.Linear):
         return super().forward(hidden) + (hidden[:, :4] @ self.view).sum()
 
 
+# Scripts and functions of one's own, and what they compute, test_hidden_uses.py has.
 UNSEEN = {
     "hidden": lambda: late_cases.Hidden(8, 8),
     "seen later": lambda: late_cases.LookedAtLater(8, 8, bias=False),
     "changed in place": lambda: HiddenSlice(8, 8),
-    "scripted": lambda: torch.jit.script(nn.Linear(8, 8)),
-    "function": lambda: OwnFunction(8, 8),
     "kept": lambda: Kept(8, 8),
 }
 
