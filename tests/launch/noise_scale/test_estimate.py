@@ -86,9 +86,3 @@ def test_step_of_one_part_or_with_numbers_that_are_not_finite_shows_nothing():
     assert step_noise(2.0, 1.0, parts=1, batch=8) is None
     assert step_noise(float("nan"), 1.0, parts=2, batch=8) is None
     assert step_noise(2.0, float("inf"), parts=2, batch=8) is None
-
-
-def test_caveat_is_handed_on():
-    estimate = NoiseEstimate(caveat="BatchNorm")
-    estimate.add(StepNoise(variance=1.0, square=1.0))
-    assert estimate.value().caveat == "BatchNorm"

@@ -131,17 +131,10 @@ def test_the_norm_is_that_of_all_gradients_of_a_step_whatever_the_optimizer_trai
 @EACH_KIND
 @pytest.mark.parametrize("case", ["Scheduled", *map(long, ["ClippedGroups", "Adagrad", "Tied"])])
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
+    """One that does not exist is refused where it is made: test_optimizer.py."""
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
     alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)
     assert largest_error(home.training.run(plan, case), alone) < TOLERANCE
-
-
-@EACH_KIND
-def test_a_fused_form_that_does_not_exist_is_refused(home):
-    plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
-    failure = home.training.failure_of("WholeTensors", plan)
-    assert failure.error == "InvalidPlanError"
-    assert "NormalisedSgd" in failure.message
 
 
 @EVERY

@@ -101,9 +101,3 @@ def test_page_that_cannot_be_written_is_said_before_anything_is_trained(ddlplan,
     assert ended.code == 2
     assert f"--html {file}: " in ended.errors[0]
     assert ddlplan.listing() == []
-
-
-def test_sweep_that_is_not_there_is_one_line(ddlplan):
-    assert ddlplan.run("sweep", "list").code == 0
-    ended = ddlplan.run("sweep", "show", 7)
-    assert len(ended.errors) == 1

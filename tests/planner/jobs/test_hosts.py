@@ -39,10 +39,6 @@ def test_users_own_open_mpi_is_accepted(tmp_path, version):
     HostAccess(mpirun=write_mpirun(tmp_path, version)).check_mpirun()
 
 
-def test_mpirun_that_came_with_us_needs_no_check():
-    HostAccess().check_mpirun()
-
-
 @pytest.mark.parametrize("version", ["HYDRA build details:", "mpirun (Open MPI) 3.1.0", ""])
 def test_mpirun_that_we_do_not_speak_to_is_a_bad_option(tmp_path, version):
     own = write_mpirun(tmp_path, version)
