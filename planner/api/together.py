@@ -76,8 +76,6 @@ def predict(
         }
         marks = set(network.fingerprints) & machines.keys()
         if use_case is None:
-            use_case = store.catalog.latest_use_case(marks, on_all=True)
-        if use_case is None:
             use_case = store.catalog.latest_use_case(marks)
         if use_case is None:
             why = "no plan of any of these hosts is stored: tune them first"

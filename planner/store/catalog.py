@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from sqlalchemy import distinct, func, select
@@ -94,21 +94,19 @@ class Catalog:
         query = having(select(plans), plans, use_case=use_case, node=node, study_id=study_id)
         return self._database.fetch(newest(query, plans, before, most), plan_from_row)
 
-    def latest_use_case(self, fingerprints: Collection[str], *, on_all: bool = False) -> str | None:
+    def latest_use_case(self, fingerprints: Set[str]) -> str | None:
         """Give the use case of the latest plan on any of this hardware; a script is none.
 
-        Args:
-            fingerprints: Of the hardware.
-            on_all: Only of a use case that has a plan on each of them.
+        One that has a plan on all of it comes before others.
         """
-        query = select(plans.c.use_case).where(
-            plans.c.fingerprint.in_(fingerprints), ~plans.c.use_case.startswith(PREFIX)
+        is_on_all = func.count(distinct(plans.c.fingerprint)) == len(fingerprints)
+        query = (
+            select(plans.c.use_case)
+            .where(plans.c.fingerprint.in_(fingerprints), ~plans.c.use_case.startswith(PREFIX))
+            .group_by(plans.c.use_case)
+            .order_by(is_on_all.desc(), func.max(plans.c.id).desc())
         )
-        query = query.group_by(plans.c.use_case).order_by(func.max(plans.c.id).desc()).limit(1)
-        if on_all:
-            count = func.count(distinct(plans.c.fingerprint))
-            query = query.having(count == len(set(fingerprints)))
-        found = self._database.fetch(query, lambda row: str(row["use_case"]))
+        found = self._database.fetch(query.limit(1), lambda row: str(row["use_case"]))
         return found[0] if found else None
 
     def latest_plans(self) -> list[StoredPlan]:

@@ -127,10 +127,10 @@ def test_of_each_study_the_latest_plan_is_given_and_those_of_no_study(store):
 
 
 def test_the_use_case_of_the_latest_plan_on_some_hardware_is_given(store):
-    store.plans.save(replace(STORED, use_case="old", fingerprint="a", study_id=None))
-    store.plans.save(replace(STORED, use_case="new", fingerprint="a", study_id=None))
-    store.plans.save(replace(STORED, use_case="other", fingerprint="b", study_id=None))
     # The story: after a script was tuned, the page of hosts said "unknown strategy 'script'".
-    store.plans.save(replace(STORED, use_case="script:python a.py", fingerprint="a", study_id=None))
-    assert store.catalog.latest_use_case(["a", "c"]) == "new"
-    assert store.catalog.latest_use_case([]) is None
+    script = "script:python a.py"
+    for use_case, mark in (("old", "a"), ("old", "b"), ("new", "a"), ("other", "b"), (script, "a")):
+        store.plans.save(replace(STORED, use_case=use_case, fingerprint=mark, study_id=None))
+    assert store.catalog.latest_use_case({"a", "c"}) == "new"
+    assert store.catalog.latest_use_case({"a", "b"}) == "old", "it has a plan on both"
+    assert store.catalog.latest_use_case(set()) is None
