@@ -45,16 +45,9 @@ def run_on_all(
     listener: Listener,
     cancellation: Cancellation,
 ) -> tuple[Collector, bool]:
-    """Run a task on all hosts that passed their checks.
+    """Run a task, which ``doing`` describes to people, on all hosts that passed their checks.
 
-    Args:
-        task: What the nodes do. A search that is interrupted ends in order.
-        doing: The same, for people.
-        checked: What the checks showed.
-        hosts: The hosts.
-        store: Where results are stored.
-        listener: Receives the reports of the nodes.
-        cancellation: Ends it.
+    A search that is interrupted ends in order.
 
     Returns:
         What the nodes reported, and whether they were interrupted.

@@ -39,14 +39,6 @@ class ChangeBatch:
 def find_newest(*, db: str = "planner.db") -> EventRecord | None:
     """Give the newest change; ``None`` where nothing has changed yet.
 
-    Example:
-        >>> from planner.api import changes
-        >>> changes.find_newest().topic  # doctest: +SKIP
-        <Topic.STUDY: 'study'>
-
-    Args:
-        db: Database.
-
     Raises:
         NoDatabaseError: There is no database.
         StoreError: The database cannot be used.
@@ -56,11 +48,7 @@ def find_newest(*, db: str = "planner.db") -> EventRecord | None:
 
 
 class Follower:
-    """Reads the log of changes again and again.
-
-    Args:
-        db: Database, which need not be there yet.
-    """
+    """Reads the log of changes of a database again and again; it need not be there yet."""
 
     def __init__(self, db: str = "planner.db") -> None:
         self._db = db

@@ -7,17 +7,9 @@ from planner.store import Store
 
 
 def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NameMatch]:
-    """Give things whose use case, machine or command has a text in it.
+    """Give things whose use case, machine or command has a text in it, in any case.
 
-    Example:
-        >>> from planner.api import names
-        >>> [found.name for found in names.find("simple", most=1)]  # doctest: +SKIP
-        ['simplebig']
-
-    Args:
-        text: What to look for, whatever the case of its letters.
-        most: Of each kind at most so many, the newest first.
-        db: Database.
+    Of each kind they are at most so many, the newest first.
 
     Raises:
         NoDatabaseError: There is no database.
@@ -29,11 +21,6 @@ def find(text: str, *, most: int = 20, db: str = "planner.db") -> list[NameMatch
 
 def find_use_cases(*, db: str = "planner.db") -> list[str]:
     """Give the use cases that plans are stored of, as they were spelled; scripts are none.
-
-    Example:
-        >>> from planner.api import names
-        >>> names.find_use_cases()  # doctest: +SKIP
-        ['complexsmall', 'simplebig']
 
     Raises:
         NoDatabaseError: There is no database.

@@ -79,13 +79,8 @@ def find_known_place(
     """Give the place under which the database knows a use case.
 
     That is its own, unless there are no plans of it, and an object of its name somewhere else
-    has some: then the use case is read, in a process of its own, to see whether it is the same.
-
-    Args:
-        store: Where the plans are.
-        workload: The use case, with its data.
-        listener: Receives a line where it is read.
-        cancellation: Ends that.
+    has some: then the use case is read, in a process of its own, to see whether it is the same, and
+    the listener receives a line that says so.
     """
     own = workload.use_case
     namesakes = store.plans.find_namesakes(own)

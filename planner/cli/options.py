@@ -13,14 +13,7 @@ from planner.report.output import environment_variable
 
 
 def option(*names: str, help_: str, group: str = DEFAULT_GROUP, **settings: Any) -> Any:
-    """Make an option that is also read from ``DDLPLAN_<OPTION>``.
-
-    Args:
-        names: The option, such as ``--seed``.
-        help_: Its line in the help.
-        group: The heading under which the help shows it.
-        settings: What else typer should know.
-    """
+    """Make an option that is also read from ``DDLPLAN_<OPTION>``, shown in a group of the help."""
     return typer.Option(
         *names,
         envvar=environment_variable(names[0]),

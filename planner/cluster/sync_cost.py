@@ -79,12 +79,10 @@ _RING = Ring()
 
 
 class SyncCostModel:
-    """Cost of gradient syncs over a measured network.
+    """Cost of gradient syncs over a measured network, with a wire format and an algorithm.
 
-    Args:
-        measured: Speeds of the links, and times of sums over them.
-        wire: Name of the wire format.
-        all_reduce: Name of the algorithm.
+    ``hosts`` of its methods are in the order of the ring, and all were measured;
+    ``gradient_bytes`` are those of each host.
     """
 
     def __init__(
@@ -97,14 +95,10 @@ class SyncCostModel:
         self._cpu_s_per_byte = _cpu_s_per_byte(measured)
 
     def wire_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
-        """Give the time that the network needs for the gradients of one step.
+        """Give the time that the network needs for the gradients of one step of two hosts or more.
 
         It is never shorter than what a rank needs to write and read the messages, one after the
         other.
-
-        Args:
-            hosts: Two at least, in the order of the ring; all were measured.
-            gradient_bytes: Of each host.
         """
         load, hops = self._algorithm.load(len(hosts)), self._algorithm.hops(len(hosts))
         on_wire = self._on_wire(gradient_bytes)
@@ -113,12 +107,7 @@ class SyncCostModel:
         return max(link_s, self._format.processor_s_per_byte * gradient_bytes)
 
     def overlapped_s(self, hosts: Sequence[str], gradient_bytes: int) -> float:
-        """Give the same while all cores of the hosts compute.
-
-        Args:
-            hosts: In the order of the ring; all were measured.
-            gradient_bytes: Of each host.
-        """
+        """Give the same while all cores of the hosts compute."""
         nearest = self._nearest(self._on_wire(gradient_bytes))
         longer = 1.0
         if nearest is not None and nearest.beside_s is not None:
@@ -140,12 +129,6 @@ class SyncCostModel:
 
         A node never loses more than the measured time of the sum, which includes the slowest
         node's processor time. A quota makes interrupts no slower than a whole core does.
-
-        Args:
-            host: One of ``hosts``.
-            hosts: In the order of the ring; all were measured.
-            cores: Cores' worth of time for computing on it.
-            gradient_bytes: Of each host.
         """
         sent = self._algorithm.load(len(hosts)) * self._on_wire(gradient_bytes)
         cpu_s, interrupts_s = (sent * spent for spent in self._cpu_s_per_byte[host])
@@ -162,11 +145,7 @@ class SyncCostModel:
     def _ideal_s(self, hosts: Sequence[str], sent: float, hops: int, buckets: int) -> float:
         """Give the time of so many bytes on a slowest link that is always in use, but for latency.
 
-        Args:
-            hosts: In the order of the ring.
-            sent: Bytes over the busiest link.
-            hops: Messages about a bucket that follow one another.
-            buckets: Into which the gradients are cut.
+        The hops are messages about a bucket that follow one another.
         """
         neighbours = zip(hosts, [*hosts[1:], hosts[0]], strict=True)
         links = [self._links[frozenset(pair)] for pair in neighbours]

@@ -44,11 +44,7 @@ class NodeState:
 
 
 class LazyStore:
-    """The database, which is made when there is something to keep. Use it in a ``with`` block.
-
-    Args:
-        url: Its name.
-    """
+    """The database, which is made when there is something to keep. Use it in a ``with`` block."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -79,11 +75,7 @@ class LazyStore:
 class Collector:
     """The starting process's view of the nodes, which alone writes the database.
 
-    Args:
-        store: Where it is kept.
-        software: Versions that the measurements depend on.
-        listener: Receives progress, notes, warnings and trials, with their host.
-        request: What the user asks of the search; ``None`` where nothing is searched.
+    The listener receives progress, notes, warnings and trials, with their host.
     """
 
     store: LazyStore
@@ -118,13 +110,7 @@ class Collector:
     def store_links(
         self, hosts: Sequence[str], fingerprints: Sequence[str | None], measured: LinksMeasured
     ) -> None:
-        """Keep what the network could do.
-
-        Args:
-            hosts: By rank.
-            fingerprints: Of their hardware, where it is known.
-            measured: As rank 0 told it.
-        """
+        """Keep what the network could do, with its hosts and their hardware by rank."""
         self.links = MeasuredLinks.from_ranks(
             measured.links,
             measured.all_reduces,

@@ -38,12 +38,8 @@ _HOST_FAILED = 4
 class ClusterDriver:
     """One task, on all hosts that passed their checks.
 
-    Args:
-        task: What the nodes do. What is known of each of them is added to it here.
-        checked: What the checks of the hosts showed.
-        hosts: The same hosts, and how they are reached.
-        collector: Keeps what the nodes tell.
-        cancellation: Ends the job at once; what the nodes have reported by then is stored.
+    What is known of each of them is added to it. A cancellation ends the job at once; what the
+    nodes have reported by then is stored.
     """
 
     task: ClusterTask

@@ -27,10 +27,7 @@ class Mailbox:
 
     Use it in a ``with`` block; leaving it waits until all ranks leave, unless by an exception.
     Inside the block only this may use the communicator. What a rank sends to itself arrives too.
-
-    Args:
-        comm: The ranks.
-        on_document: Takes what arrives, in a thread of its own: sender and document.
+    ``on_document`` takes what arrives, sender and document, in a thread of its own.
     """
 
     def __init__(self, comm: MPI.Comm, on_document: Callable[[int, bytes], None]) -> None:

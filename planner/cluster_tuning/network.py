@@ -24,10 +24,6 @@ def measure_network(comm: MPI.Comm, message_bytes: Sequence[int]) -> LinksMeasur
 
     Collective, and nothing else should run on the nodes meanwhile. What is timed is the sum that
     training uses.
-
-    Args:
-        comm: All ranks.
-        message_bytes: Sizes of the gradients.
     """
     links = measure_links(comm)
     if comm.size < 2:

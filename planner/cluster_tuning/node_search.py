@@ -38,9 +38,7 @@ LockMachine = Callable[[], AbstractContextManager[None]]
 class RemoteTrialStore:
     """Keeps trials by telling of them: the database is another machine's.
 
-    Args:
-        studies: What is known of the node's studies, by their keys.
-        send: Takes what the starting process should hear.
+    What it has of the node's studies is known by their keys.
     """
 
     def __init__(self, studies: Mapping[str, EarlierTrials], send: Send) -> None:
@@ -73,15 +71,9 @@ def search_node(
 ) -> None:
     """Search for the best plan of this node, or confirm that of a node with equal hardware.
 
-    Args:
-        task: What is known of this node.
-        request: What the user asks.
-        software: Versions that the measurements depend on.
-        directives: What rank 0 tells this node.
-        send: Takes what rank 0 should hear.
-        lock: Taken for what is timed, and never while this node waits for another: that one may
-            wait for a lock that a second job has, and its node for this one.
-        leads: Whether this node searches.
+    Rank 0 is sent reports, and gives directives. The lock is taken for what is timed, and never
+    while this node waits for another: that one may wait for a lock that a second job has, and its
+    node for this one.
 
     Raises:
         LaunchError: The use case cannot be tried here.
@@ -115,10 +107,7 @@ def search_node(
 def follow(tuner: Tuner, directives: SimpleQueue[Report], lock: LockMachine) -> bool:
     """Wait for the plans of an equal node and confirm them; search where it has found none.
 
-    Args:
-        tuner: Of this node. What it waits is no part of its budget.
-        directives: What rank 0 tells this node.
-        lock: As of `search_node`.
+    What it waits is no part of its budget.
 
     Returns:
         Whether there were plans to confirm.

@@ -88,10 +88,7 @@ def _read_task(task_file: Path) -> bytes:
 def _run_node(comm: MPI.Comm, task: ClusterTask, machine: ExitStack) -> list[int]:
     """Do this node's part, and wait for the others; give the sizes of the all-reduces to time.
 
-    Args:
-        comm: All ranks.
-        task: What they do.
-        machine: Keeps this machine's lock while the network is measured.
+    ``machine`` keeps this machine's lock while the network is measured.
     """
     ranks = Ranks(comm.Dup())  # the mailbox has the communicator for itself
     names = ranks.all_gather(platform.node().encode())

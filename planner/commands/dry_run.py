@@ -25,13 +25,7 @@ from probes.hardware import Hardware
 def describe_job(
     job: Job, nodes: Sequence[Hardware], environment: Mapping[str, str], placement: Placement
 ) -> dict[str, Any]:
-    """Give what would be started, as plain values that JSON can hold.
-
-    Args:
-        job: What would be launched.
-        nodes: Where, by rank.
-        environment: Variables that it would be started with.
-        placement: How its ranks would be started.
+    """Give what would be started on these nodes, by rank, as plain values that JSON can hold.
 
     Raises:
         InvalidPlanError: A plan's allocator is not there.

@@ -28,10 +28,8 @@ def cancel_on_signals(warn: Callable[[str], None]) -> Iterator[Cancellation]:
     training makes steps, has its usual effect; but SIGUSR1, which would end this process, has
     none. It is handled and not ignored, because children would inherit that it is ignored. A signal
     that was ignored at the start, as a shell without job control has SIGINT ignored for what it
-    starts with ``&``, has no usual effect: it cancels.
-
-    Args:
-        warn: Takes the hint what a second signal does.
+    starts with ``&``, has no usual effect: it cancels. ``warn`` takes the hint what a second one
+    does.
     """
     cancellation, usual = Cancellation(), dict[int, Any]()
 

@@ -33,13 +33,7 @@ _TELLING_S = 2.0
 
 
 class TrainingDisplay(LiveDisplay):
-    """Shows a training as a `LiveDisplay`, and each epoch as a line of the answer.
-
-    Args:
-        out: Where the command writes.
-        hosts: Names of all hosts.
-        epochs: Of the training.
-    """
+    """Shows a training as a `LiveDisplay`, and each epoch as a line of the answer."""
 
     def __init__(self, out: Output, hosts: tuple[str, ...] = (), *, epochs: int) -> None:
         super().__init__(out, hosts, epochs=epochs)
@@ -85,14 +79,8 @@ def print_training(
 ) -> None:
     """Write how a training went.
 
-    Args:
-        result: What came of it.
-        expected: Samples per second that the evidence promised; ``None`` where it says nothing.
-        out: Where to write it.
-        verb: What the evidence did: ``expected`` or ``predicted``.
-        remedy: What to do about a training that was much slower.
-        interval: That holds the throughput of 95 % of trainings, drift of the machine included;
-            ``None`` where it is not known.
+    Beside it stands the rate that the evidence has ``expected`` or ``predicted``, which is the
+    verb, where it says anything; see `compare_rates`.
     """
     outcome, host = result.outcome, result.prepared.host
     trained = [epoch for epoch in outcome.epochs if epoch.samples]
@@ -140,7 +128,8 @@ def compare_rates(
     Args:
         measured: In samples/s.
         expected: Likewise.
-        interval: That holds the rate of 95 % of trainings; ``None`` where it is not known.
+        interval: That holds the rate of 95 % of trainings, drift of the machine included; ``None``
+            where it is not known.
         time_s: What was measured: a short time is not told of.
         remedy: What to do about a training that was much slower, after "slower than".
         warn: Takes the warning.

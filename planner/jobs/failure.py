@@ -81,11 +81,7 @@ def explain_not_finite(
 ) -> TrainingFailedError:
     """Make the error of a training that stopped because it had no numbers any more.
 
-    Args:
-        cause: What `find_root_cause` gave.
-        checkpoint: The last one; none is written of parameters that are not finite.
-        best: The weights of the best validation, where they are kept.
-        host: Where these are; ``None`` for this machine.
+    What it has kept is on ``host``, or on this machine: its last checkpoint and its best weights.
     """
     where = "" if host is None else f"{host}:"
     kept = "no checkpoint was written"

@@ -26,12 +26,8 @@ def choose_hosts(
 ) -> NodeChoice:
     """Choose the hosts that are fastest together; all of them where the user wants that.
 
-    Args:
-        request: What to train.
-        shares: Of a checkpoint, by host; empty where there is none.
-        plans: Of all hosts.
-        links: The network between them; ``None`` where it was not measured.
-        listener: Is told what is kept of the shares, and what the choice leaves out of account.
+    ``shares`` are a checkpoint's, by host. The listener is told what is kept of them, and what the
+    choice leaves out of account.
 
     Raises:
         InvalidPlanError: The hosts cannot take the global batch.

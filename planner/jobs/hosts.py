@@ -63,8 +63,7 @@ class HostAccess:
     def require_mpirun(self, *, also_in_slurm: bool = False) -> None:
         """Check the same, and that there is an mpirun at all, unless Slurm starts the ranks.
 
-        Args:
-            also_in_slurm: Whether there must be one in a Slurm job too, as for peers.
+        Peers need one in a Slurm job too.
 
         Raises:
             UsageError: There is none that we can use.
@@ -167,6 +166,8 @@ class Hosts:
     ) -> CheckedHosts:
         """Check at the same time whether each host can take part; see `check_hosts`.
 
+        ``runs`` is the folder in which a job will leave its files on every host.
+
         Raises:
             CancelledError: The end was asked for.
         """
@@ -195,12 +196,6 @@ class Hosts:
         runs: Path | None = None,
     ) -> CheckedHosts:
         """Check that each host can take part.
-
-        Args:
-            listener: Receives how many have answered.
-            cancellation: Ends it.
-            workload: What will be trained, if anything.
-            runs: Folder in which the job will leave its files on every host.
 
         Raises:
             HostUnreachableError: One cannot.

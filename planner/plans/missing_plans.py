@@ -12,11 +12,6 @@ from planner.errors import NoDatabaseError, NoPlanError
 def needing_plans(trained: str, db: str, remedy: str) -> Iterator[None]:
     """Let a database that is missing count as one without the plan that the block looks for.
 
-    Args:
-        trained: Use case or command whose plan it is.
-        db: Database that the block opens.
-        remedy: Command that finds a plan.
-
     Raises:
         NoPlanError: There is no database; the message names the command.
     """
@@ -27,11 +22,5 @@ def needing_plans(trained: str, db: str, remedy: str) -> Iterator[None]:
 
 
 def make_missing_plan_error(trained: str, where: str, remedy: str) -> NoPlanError:
-    """Make the error for a plan that is not stored.
-
-    Args:
-        trained: Use case or command whose plan it is.
-        where: Hosts or database, such as ``on node1, node2``.
-        remedy: Command that finds a plan.
-    """
+    """Make the error for a plan of a use case or command that is not stored ``on node1, node2``."""
     return NoPlanError(f"no plan for {trained} {where}: run {remedy}")

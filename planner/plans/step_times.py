@@ -12,11 +12,9 @@ from planner.trials.result import Outcome, TrialResult
 
 
 def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps | None:
-    """Gather what trials show of a plan with any batch; ``None`` where they show nothing.
+    """Gather what trials, in the order in which they ended, show of a plan with any batch.
 
-    Args:
-        plan: The plan; its own batch does not matter.
-        results: Trials in the order in which they ended.
+    ``None`` where they show nothing.
     """
     points = [
         StepPoint(

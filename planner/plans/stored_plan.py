@@ -148,11 +148,8 @@ def stale_reasons(
 ) -> tuple[str, ...]:
     """Give the reasons why a plan is stale, one phrase each; empty when it is not.
 
-    Args:
-        stored: Plan to check.
-        fingerprint: Hardware of its node today; ``None`` where it is not known, which makes no
-            plan stale.
-        software: Versions that would run it.
+    The hardware of its node today and the versions that would run it are held against its own.
+    Hardware that is not known makes no plan stale.
     """
     reasons = []
     if fingerprint is not None and fingerprint != stored.fingerprint:

@@ -16,14 +16,7 @@ _ACCELERATE = "gradient_accumulation_steps"
 def batches_per_step(
     loop: TrainingLoop, optimizer: str | None, before: Sequence[ast.stmt], options: Options
 ) -> tuple[int | None, str]:
-    """Give the batches of a step, and how the script says so; ``None`` where that is not sure.
-
-    Args:
-        loop: The training loop.
-        optimizer: Its name, where that is known.
-        before: What is executed before it, simplified.
-        options: Of the script.
-    """
+    """Give the batches of a step, and how the script says so; ``None`` where that is not sure."""
     for call in calls_in(loop.before):  # Accelerate is left out of what is simplified
         given = argument(call, _ACCELERATE)
         if given is not None and last_name(call.func) == "Accelerator":

@@ -135,10 +135,7 @@ def slice_of(
 ) -> list[ast.stmt]:
     """Give the statements that make the wanted names what they are at the end, in order.
 
-    Args:
-        statements: What is executed, one after the other.
-        wanted: Names.
-        fixed: Names whose statements are never wanted, such as those of modules.
+    Those of fixed names are never wanted, such as those of modules.
     """
     needed, taken = set(wanted) - fixed, []
     for statement in reversed(statements):

@@ -26,14 +26,7 @@ _DROPPED = {"DistributedSampler", "RandomSampler"}
 
 
 class DataFinder:
-    """What a script's loaders say of its data.
-
-    Args:
-        loop: The training loop.
-        before: What is executed before it, simplified.
-        scope: What the methods need.
-        script: Name of the script's file.
-    """
+    """What a script's loaders say of its data; ``before`` is executed before its loop."""
 
     def __init__(
         self, loop: TrainingLoop, before: list[ast.stmt], scope: Scope, script: str

@@ -110,13 +110,9 @@ def prepare_script(
     plan_id: int | None = None,
     allow_stale: bool = False,
 ) -> PreparedScript:
-    """Find the plan of a command, and make its start.
+    """Find the plan of a command, which is as it was tuned, with its placeholders; make its start.
 
-    Args:
-        command: As it was tuned: with its placeholders.
-        db: Database with the plans.
-        plan_id: Plan to use, which may be that of another command with the same placeholders.
-        allow_stale: Use a plan of other hardware or software.
+    The plan that is named may be that of another command with the same placeholders.
 
     Raises:
         NoPlanError: None is stored; the message names the command that finds one.
@@ -197,13 +193,8 @@ def launch_script(
     """Run a script in the current folder until it ends; its output is its own.
 
     It has the terminal: Ctrl-C is for the script. The run is a training in the database. Its steps
-    are counted, as in a trial; it never waits for that.
-
-    Args:
-        prepared: What to run.
-        db: Database.
-        listener: Receives the number of its row, and warnings.
-        keeps_stdout: Send what it writes on stdout to stderr.
+    are counted, as in a trial; it never waits for that. The listener receives the number of its
+    row, and warnings. With ``keeps_stdout`` what it writes on stdout is sent to stderr.
 
     Raises:
         TrainingFailedError: It ended with another exit status than 0, or cannot be started.

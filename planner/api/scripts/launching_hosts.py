@@ -131,12 +131,7 @@ def open_hosts(
 ) -> Iterator[PreparedHosts]:
     """Find the plan of each host, and let a program of ours wait there; the block's end ends it.
 
-    Args:
-        command: As it was tuned: with its placeholders. It begins with torchrun.
-        hosts: Where.
-        db: Database with the plans.
-        allow_stale: Use plans of other hardware or software.
-        listener: Receives what is going on.
+    The command is as it was tuned, with its placeholders, and begins with torchrun.
 
     Raises:
         NoPlanError: There is none for a host; the message names the command that finds one.
@@ -194,13 +189,7 @@ def launch_on_hosts(
     """Run a script on all its hosts until it ends; what fails on one ends it on all.
 
     Signals that come here are passed on to it. The run is a training in the database. Its steps are
-    counted on the first host.
-
-    Args:
-        prepared: What to run.
-        db: Database.
-        listener: Receives the number of its row, and warnings.
-        keeps_stdout: Send what it writes on stdout to stderr.
+    counted on the first host. See `launch_script`.
 
     Raises:
         TrainingFailedError: It ended with another exit status than 0, or a host was lost.

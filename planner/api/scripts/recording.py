@@ -32,15 +32,7 @@ def rate_of(counted: CountedSteps, batch: int) -> float:
 def begin_row(
     name: str, hosts: Sequence[TrainingHost], samples_per_s: float, db: str, listener: Listener
 ) -> int | None:
-    """Add a training; give its number, ``None`` where the database cannot be written.
-
-    Args:
-        name: Of the script.
-        hosts: With their plans.
-        samples_per_s: That is expected.
-        db: Database.
-        listener: Receives its `TrainingRecorded`, and warnings.
-    """
+    """Add a training; give its number, ``None`` where the database cannot be written."""
     record = TrainingRecord(
         started_at=utc_now(),
         use_case=name,

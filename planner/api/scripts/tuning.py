@@ -100,12 +100,7 @@ def tune_script(
 ) -> ScriptTuneResult:
     """Search for the fastest way to run a script on this machine, without an edit of it.
 
-    Args:
-        script: The command.
-        request: For how long; its workload has the script's name.
-        db: Database: a path, or ``postgresql+psycopg://user@host/name``.
-        listener: Receives progress, warnings, and each trial.
-        waits: Whether to wait while something else is timed here.
+    The request's workload has the script's name. See `planner.api.tuning.tune`.
 
     Raises:
         MachineBusyError: That is so, and ``waits`` is false.
@@ -254,13 +249,7 @@ class ScriptTrials:
         return has_losses(self._own_losses)
 
     def _splits_batch(self, plans: ScriptPlans, samples: int, limit_s: float) -> bool:
-        """Tell whether a step has as many samples with another number of processes.
-
-        Args:
-            plans: Of the script.
-            samples: Of a step with the user's own number.
-            limit_s: Time for the first step with another number.
-        """
+        """Tell whether a step has as many samples with another number of processes."""
         others = [
             n for n in self._script.program.choices.get(PROCESSES, ()) if n != plans.processes
         ]
@@ -354,12 +343,7 @@ def _check_step_regex(script: TunedScript) -> None:
 
 
 def _check_budget(request: TuneRequest, look_s: float) -> None:
-    """Check that the budget holds the start of another plan at all, once the first has started.
-
-    Args:
-        request: With the budget.
-        look_s: Time in which the script as it is came to its first steps.
-    """
+    """Check that the budget holds the start of another plan at all, once the first has started."""
     if request.trials != 0 and 2 * look_s > request.budget_s:
         raise ScriptError(
             f"--budget {request.budget_s:g}s: the script took {look_s:.0f} s to its first steps, "

@@ -34,11 +34,7 @@ def start_once(
     leaves a key that starts nothing any more: one job too few can be seen and mended, one too many
     runs.
 
-    Args:
-        key: Of the request; ``None`` always starts one.
-        said: What the request says, other than its key.
-        start: Starts the job.
-        db: Database of the job.
+    A request without a key always starts one. ``said`` is what it says, other than its key.
 
     Raises:
         ConflictError: The key is one of another request, or of one that is not answered yet.

@@ -28,12 +28,7 @@ _COOKIE = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64})")
 
 
 class Credentials:
-    """Judges tokens and cookies, in a time that does not depend on where they differ.
-
-    Args:
-        token: Of the token file; ``None`` without one.
-        clock: Seconds since 1970.
-    """
+    """Judges tokens and cookies, in a time that does not depend on where they differ."""
 
     def __init__(self, token: str | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self._token = token

@@ -52,14 +52,7 @@ _NAVIGATION = (
 
 
 def render(view: View, path: str, context: Context, seen: int) -> str:
-    """Make the HTML of a page.
-
-    Args:
-        view: What it shows.
-        path: Its address without the query.
-        context: Of all pages.
-        seen: Number of the newest change that it is known to show.
-    """
+    """Make the HTML of a page, which is known to show all changes up to the one with a number."""
     here = "/" + path.split("/")[1]
     common: Mapping[str, Any] = {
         "title": view.title,

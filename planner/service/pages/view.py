@@ -73,13 +73,7 @@ def data_options(data: str | None) -> list[str]:
 
 
 def search_options(data: str | None, precision: str | None, stored: StoredPlan | None) -> list[str]:
-    """Give the options of a search like the one that found a plan.
-
-    Args:
-        data: Where its data were.
-        precision: What it might choose; ``None`` where that is not known.
-        stored: The plan; ``None`` where it has found none.
-    """
+    """Give the options of a search like the one that found a plan, or that has found none."""
     options = data_options(data)
     if precision is not None and precision != PRECISIONS[0]:
         options += ["--precision", precision]

@@ -109,9 +109,7 @@ class SharedAnswers:
 class SharedAnswering:
     """ASGI application that answers by a function, as `Answering` does, for many at once.
 
-    Args:
-        answer: Gives the answer, or raises `RequestError`. It goes by the address alone.
-        shared: Answers of all such applications.
+    The function goes by the address alone.
     """
 
     def __init__(self, answer: Callable[[Call], Answer], shared: SharedAnswers) -> None:
