@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from planner.errors import StoreError
 from planner.plans.stored_plan import iso_utc, utc_now
@@ -14,6 +15,8 @@ from planner.records.job_record import JobRecord, JobState
 from planner.records.training_record import TrainingRecord, TrainingStatus
 from planner.store import Store
 from planner.supervision.job_folder import ExitRecord, JobFolder
+
+Record = TypeVar("Record", JobRecord, TrainingRecord)
 
 _SILENT_AFTER = timedelta(seconds=30)
 """A job whose process cannot be seen from here, and that was not heard of for so long, is called
@@ -44,11 +47,11 @@ def true_trainings(store: Store, records: Iterable[TrainingRecord]) -> Iterator[
         if not is_running or process is None:
             yield record
         elif not _is_of_this_machine(record):
-            yield _judge_training_by_heartbeat(record)
+            yield _judge_by_heartbeat(record)
         elif process.is_alive() is False or _ended_with_its_boot(record):
             yield _end_training(store, record)
         elif process.is_alive() is None:
-            yield _judge_training_by_heartbeat(record)
+            yield _judge_by_heartbeat(record)
         else:
             yield record
 
@@ -78,15 +81,13 @@ def _end_training(store: Store, record: TrainingRecord) -> TrainingRecord:
     return replace(record, state=state, error=error, ended_at=heard)
 
 
-def _judge_training_by_heartbeat(record: TrainingRecord) -> TrainingRecord:
+def _judge_by_heartbeat(record: Record) -> Record:
     heard = _last_heard(record)
-    if utc_now() - heard < _TRAINING_SILENT_AFTER:
+    is_training = isinstance(record, TrainingRecord)
+    if utc_now() - heard < (_TRAINING_SILENT_AFTER if is_training else _SILENT_AFTER):
         return record
-    return replace(record, state=TrainingStatus.INTERRUPTED, error=_describe_silence(record, heard))
-
-
-def _describe_silence(record: JobRecord | TrainingRecord, heard: datetime) -> str:
-    return f"{record.machine} has not been heard of since {iso_utc(heard)}"
+    error = f"{record.machine} has not been heard of since {iso_utc(heard)}"
+    return replace(record, state=type(record.state).INTERRUPTED, error=error)
 
 
 def _judge(store: Store, record: JobRecord) -> JobRecord:
@@ -109,13 +110,6 @@ def _last_heard(record: JobRecord | TrainingRecord) -> datetime:
     if isinstance(record, TrainingRecord):
         return record.heartbeat_at or record.started_at
     return record.heartbeat_at or record.started_at or record.created_at
-
-
-def _judge_by_heartbeat(record: JobRecord) -> JobRecord:
-    heard = _last_heard(record)
-    if utc_now() - heard < _SILENT_AFTER:
-        return record
-    return replace(record, state=JobState.INTERRUPTED, error=_describe_silence(record, heard))
 
 
 def _end(store: Store, record: JobRecord, left: ExitRecord | None) -> JobRecord:
