@@ -30,7 +30,7 @@ from _service_load import Address, Readers, StandInSearch
 from launch.plan import Plan
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobRecord
-from planner.service.site import Site
+from planner.service.site import PAGES
 from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.cpu import read_cpu
@@ -130,7 +130,7 @@ def _time_pages(address: Address, repeats: int) -> list[Result]:
     parts = urlsplit(address.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
     results = []
-    for path in Site().paths:
+    for path in PAGES:
         times_s: list[float] = []
         sizes: list[int] = []
         for number in range(repeats + 2):

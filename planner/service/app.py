@@ -21,6 +21,7 @@ from planner.service.guard.credentials import Credentials
 from planner.service.guard.entrance import Entrance
 from planner.service.guard.guard import Guard
 from planner.service.pages.assets import find_asset
+from planner.service.pages.view import Context, PageRequest
 from planner.service.requests.answers import HTML, Answer, App
 from planner.service.requests.calls import Answering, Call
 from planner.service.requests.documents import RequestError
@@ -28,7 +29,7 @@ from planner.service.requests.guarded_route import FORM, GuardedRoute
 from planner.service.requests.settings import Bounds, ServiceSettings
 from planner.service.requests.shared import SharedAnswering, SharedAnswers
 from planner.service.requests.work import WorkerThreads
-from planner.service.site import PageRequest, Site
+from planner.service.site import PAGES, show_page
 from probes.cpu import read_cpu
 
 _THREADS = 4
@@ -93,22 +94,22 @@ def make_service(
 
 
 def _page_routes(settings: ServiceSettings, shared: SharedAnswers) -> list[GuardedRoute]:
-    site = Site(
-        settings.db,
+    context = Context(
+        db=settings.db,
         allows_actions=settings.allow_actions,
         use_cases=tuple(settings.use_cases),
-        data=settings.data,
+        data=None if settings.data is None else str(settings.data.absolute()),
     )
 
     def make(path: str) -> GuardedRoute:
         def answer(call: Call) -> Answer:
             request = PageRequest(path=call.path, numbers=call.numbers, query=call.query)
-            page = site.show(path, request)
+            page = show_page(path, request, context)
             return Answer(status=page.status, body=page.html.encode(), content_type=HTML)
 
         return GuardedRoute(path.replace("{id}", "{id:int}"), SharedAnswering(answer, shared))
 
-    return [make(path) for path in site.paths]
+    return [make(path) for path in PAGES]
 
 
 def _api_routes(settings: ServiceSettings, threads: WorkerThreads) -> list[GuardedRoute]:

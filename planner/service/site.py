@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Mapping
 
 from planner.api import changes
 from planner.errors import (
@@ -16,7 +14,6 @@ from planner.errors import (
     PlannerError,
     StoreError,
 )
-from planner.plans.stored_plan import utc_now
 from planner.quantities import printable
 from planner.service.pages import (
     compare,
@@ -37,9 +34,7 @@ from planner.service.pages.view import Context, Page, PageRequest, ShowPage, Vie
 from planner.service.papers import page as papers_page
 from planner.service.requests.terminal import tell_terminal
 
-__all__ = ["Page", "PageRequest", "Site"]
-
-_PAGES: Mapping[str, ShowPage] = {
+PAGES: Mapping[str, ShowPage] = {
     "/": overview.show,
     "/machines": lists.show_machines,
     "/machines/{id}": machine.show,
@@ -58,54 +53,28 @@ _PAGES: Mapping[str, ShowPage] = {
     "/papers": papers_page.show,
     "/search": search.show,
 }
+"""What shows each address; ``{id}`` stands for a whole number."""
 
 
-class Site:
-    """Gives pages of a database; ``data`` are of the jobs that are started here."""
-
-    def __init__(
-        self,
-        db: str = "planner.db",
-        *,
-        allows_actions: bool = False,
-        use_cases: Sequence[str] = (),
-        data: Path | None = None,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
-        self._context = Context(
-            db=db,
-            allows_actions=allows_actions,
-            use_cases=tuple(use_cases),
-            data=None if data is None else str(data.absolute()),
-            now=now,
-        )
-
-    @property
-    def paths(self) -> Sequence[str]:
-        """Addresses of pages; ``{id}`` stands for a whole number."""
-        return tuple(_PAGES)
-
-    def show(self, path: str, request: PageRequest) -> Page:
-        """Give the page of one of `paths`, or one that says why there is none."""
-        seen = 0
-        try:
-            seen = _find_newest(self._context.db)  # first: what changes meanwhile comes after it
-            view = _PAGES[path](request, self._context)
-        except NoDatabaseError:
-            view = overview.show_nothing(self._context)
-        except QueryError as error:
-            view = _refuse(400, "That address is not right", str(error))
-        except (NoPlanError, NoJobError, NoTrainingError, NoSweepError) as error:
-            view = _refuse(404, "There is no such thing", str(error))
-        except StoreError as error:
-            tell_terminal(f"error: {printable(str(error))}\n")
-            why = (
-                "the terminal of ddlplan serve says why; this page tries again when it is reloaded"
-            )
-            view = _refuse(503, "The database cannot be used", why)
-        except PlannerError as error:
-            view = _refuse(400, "That cannot be shown", str(error))
-        return Page(status=view.status, html=render(view, request.path, self._context, seen))
+def show_page(path: str, request: PageRequest, context: Context) -> Page:
+    """Give the page of one of `PAGES`, or one that says why there is none."""
+    seen = 0
+    try:
+        seen = _find_newest(context.db)  # first: what changes meanwhile comes after it
+        view = PAGES[path](request, context)
+    except NoDatabaseError:
+        view = overview.show_nothing(context)
+    except QueryError as error:
+        view = _refuse(400, "That address is not right", str(error))
+    except (NoPlanError, NoJobError, NoTrainingError, NoSweepError) as error:
+        view = _refuse(404, "There is no such thing", str(error))
+    except StoreError as error:
+        tell_terminal(f"error: {printable(str(error))}\n")
+        why = "the terminal of ddlplan serve says why; this page tries again when it is reloaded"
+        view = _refuse(503, "The database cannot be used", why)
+    except PlannerError as error:
+        view = _refuse(400, "That cannot be shown", str(error))
+    return Page(status=view.status, html=render(view, request.path, context, seen))
 
 
 def _find_newest(db: str) -> int:

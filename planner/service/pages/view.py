@@ -36,7 +36,7 @@ class PageRequest:
 class Context:
     """What all pages of a server have in common."""
 
-    db: str = "planner.db"
+    db: str
     allows_actions: bool = False
     """Whether pages offer to start and end jobs."""
 

@@ -19,13 +19,13 @@ from serving import serving
 from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._evidence import StoredEvidence
 from planner.report.papers.page import report_page
-from planner.service.site import Site
+from planner.service.site import PAGES
 
 pytestmark = pytest.mark.long
 
 GUARD_S = 120
 LAB = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
-PATHS = [path.replace("{id}", "1") for path in Site().paths]
+PATHS = [path.replace("{id}", "1") for path in PAGES]
 
 FIND_STOPS = """
 for (const one of document.querySelectorAll("details")) one.open = true;

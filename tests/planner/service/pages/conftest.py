@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 
 sys.path.append(str(Path(__file__).parent))  # last: other folders have a conftest too
 
 from imagined_lab import NOW, Lab, fill
-
-from planner.service.site import Page, PageRequest, Site
+from markup import Pages
 
 SMALL = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 HOSTILE = (
@@ -21,33 +19,14 @@ HOSTILE = (
 )
 
 
-class Pages:
-    """Pages of one database, as a browser gets them."""
-
-    def __init__(self, db: Path, *, allows_actions: bool = False) -> None:
-        self.db = db
-        self.site = Site(
-            str(db), allows_actions=allows_actions, use_cases=("case.py:Own",), now=lambda: NOW
-        )
-
-    def get(self, address: str) -> Page:
-        """Give the page of an address without its query, or with ``?name=value``."""
-        path, _, query = address.partition("?")
-        parts = path.split("/")
-        numbers = dict.fromkeys(["id"], next((int(p) for p in parts if p.isdecimal()), 0))
-        route = "/".join("{id}" if part.isdecimal() else part for part in parts)
-        values = parse_qs(query, keep_blank_values=True)
-        return self.site.show(route, PageRequest(path=path, numbers=numbers, query=values))
-
-    def addresses(self) -> list[str]:
-        """Give an address of every page."""
-        return [path.replace("{id}", "1") for path in self.site.paths]
-
-
 def _filled(folder: Path, lab: Lab) -> Path:
     db = folder / "planner.db"
     fill(db, lab)
     return db
+
+
+def _pages(db: Path, *, allows_actions: bool) -> Pages:
+    return Pages(db, allows_actions=allows_actions, use_cases=("case.py:Own",), now=lambda: NOW)
 
 
 @pytest.fixture(scope="session")
@@ -63,9 +42,9 @@ def hostile_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=[False, True], ids=["read-only", "with-actions"])
 def pages(lab_db: Path, request: pytest.FixtureRequest) -> Pages:
-    return Pages(lab_db, allows_actions=request.param)
+    return _pages(lab_db, allows_actions=request.param)
 
 
 @pytest.fixture
 def hostile_pages(hostile_db: Path) -> Pages:
-    return Pages(hostile_db, allows_actions=True)
+    return _pages(hostile_db, allows_actions=True)

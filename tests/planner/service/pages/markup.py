@@ -1,12 +1,34 @@
-"""Markup of a page, checked as far as `html.parser` can."""
+"""Pages of a database, and their markup, checked as far as `html.parser` can."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from planner.service.pages.view import Context, Page, PageRequest
+from planner.service.site import show_page
 
 _VOID = {"br", "hr", "img", "input", "link", "meta", "col", "wbr"}
 _SVG_EMPTY = {"path", "rect", "circle", "line"}
+
+
+class Pages:
+    """Pages of one database, as a browser gets them."""
+
+    def __init__(self, db: Path, **context: Any) -> None:
+        self._context = Context(db=str(db), **context)
+
+    def get(self, address: str) -> Page:
+        """Give the page of an address without its query, or with ``?name=value``."""
+        path, _, query = address.partition("?")
+        numbers = {"id": int(number) for number in re.findall(r"\d+", path)}
+        values = parse_qs(query, keep_blank_values=True)
+        request = PageRequest(path=path, numbers=numbers, query=values)
+        return show_page(re.sub(r"\d+", "{id}", path), request, self._context)
 
 
 class Markup(HTMLParser):

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 import pytest
 from imagined_lab import NOW, Lab, fill
 from lab_machines import make_links
-from markup import Markup
+from markup import Markup, Pages
 from store_cases import STUDY
 from worth_cases import FACTS, NODE, STORED, TRIALS
 
@@ -23,7 +23,6 @@ from planner.report.figures.figure import figure_html
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.figures.study_figures import effects_figure
 from planner.service.pages.view import end_of_times
-from planner.service.site import PageRequest, Site
 from planner.store import Store
 from planner.worth.setting_effects import SettingEffect
 from planner.worth.worth import assess
@@ -49,20 +48,19 @@ def change_plan(filled, tmp_path):
     """Store a changed copy of a lab's last plan; give its number and the pages."""
     db = tmp_path / "planner.db"
     shutil.copy(filled, db)
-    site = Site(str(db), allows_actions=True, now=lambda: NOW)
+    pages = Pages(db, allows_actions=True, now=lambda: NOW)
 
     def change(**changes):
         stored = plans.find(db=str(db))[-1].stored
         with Store.open(str(db), now=lambda: NOW) as store:
             saved = store.plans.save(replace(stored, id=None, **changes), ends_search=True)
-        return saved, stored, site
+        return saved, stored, pages
 
     return change
 
 
-def get(site: Site, path: str, number: int | None = None) -> Markup:
-    numbers = {} if number is None else {"id": number}
-    page = site.show(path, PageRequest(path=path.replace("{id}", str(number)), numbers=numbers))
+def get(pages: Pages, address: str) -> Markup:
+    page = pages.get(address)
     assert page.status == 200
     markup = Markup(page.html)
     assert markup.wrong == []
@@ -70,11 +68,11 @@ def get(site: Site, path: str, number: int | None = None) -> Markup:
 
 
 def test_a_script_is_launched_by_its_command(change_plan):
-    plan, _, site = change_plan(
+    plan, _, pages = change_plan(
         use_case="script:python train.py '{batch}'",
         plan=Plan(strategy="script", node_batch=32, options={"batch": 32}),
     )
-    said = get(site, "/plans/{id}", plan).text
+    said = get(pages, f"/plans/{plan}").text
     assert f"ddlplan launch --plan {plan} -- python train.py {{batch}}" in said
     assert "YOUR_SCRIPT.py" not in said
 
@@ -82,18 +80,18 @@ def test_a_script_is_launched_by_its_command(change_plan):
 def test_a_new_search_of_a_script_measures_as_before(change_plan):
     """The story: a script of --step-regex, tuned again as was said, showed no steps."""
     options = {"step_regex": "loss", "no_python": True}
-    plan, _, site = change_plan(
+    plan, _, pages = change_plan(
         use_case="script:./train",
         plan=Plan(strategy="script", node_batch=32, options=options),
         software=OLD,
         study_id=None,  # the lab's is one of a use case, with --precision auto
     )
     said = "ddlplan tune --no-python --step-regex loss -- ./train"
-    shown = get(site, "/plans/{id}", plan).text
+    shown = get(pages, f"/plans/{plan}").text
     assert said in shown[: shown.index("To train with it")]  # exports below had it too
 
 
-@pytest.mark.parametrize(("served", "is_offered"), [(Path("/data/photos"), True), (None, False)])
+@pytest.mark.parametrize(("served", "is_offered"), [("/data/photos", True), (None, False)])
 def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
     change_plan, tmp_path, served, is_offered
 ):
@@ -104,14 +102,10 @@ def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
         for trial in TRIALS:
             store.studies.add_trial(study_id, trial.result)
     plan, _, _ = change_plan(use_case="case.py:Own", study_id=study_id, software=OLD)
-    site = Site(
-        str(tmp_path / "planner.db"),
-        allows_actions=True,
-        use_cases=("case.py:Own",),
-        data=served,
-        now=lambda: NOW,
+    pages = Pages(
+        tmp_path / "planner.db", allows_actions=True, use_cases=("case.py:Own",), data=served
     )
-    said = get(site, "/plans/{id}", plan).text
+    said = get(pages, f"/plans/{plan}").text
     case = "--use-case case.py:Own --data /data/photos"
     assert f"ddlplan tune {case} --precision auto" in said
     job = f"ddlplan launch {case} --plan {plan} --allow-stale --detach"
@@ -119,16 +113,16 @@ def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
 
 
 def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
-    plan, _, site = change_plan(
+    plan, _, pages = change_plan(
         use_case="script:python train.py",
         plan=Plan(strategy="script", node_batch=32, options={"patch_autocast": "bf16"}),
     )
-    assert "changes the script itself (autocast=bf16)" in get(site, "/plans/{id}", plan).text
+    assert "changes the script itself (autocast=bf16)" in get(pages, f"/plans/{plan}").text
 
 
 def test_a_stale_plan_is_not_what_to_type_first(change_plan):
-    plan, stored, site = change_plan(software=OLD)
-    said = get(site, "/plans/{id}", plan).text
+    plan, stored, pages = change_plan(software=OLD)
+    said = get(pages, f"/plans/{plan}").text
     tune, launch = said.index("ddlplan tune --use-case"), said.index("ddlplan launch --use-case")
     assert tune < launch
     assert f"on {stored.node}, type:" in said[:tune]
@@ -136,15 +130,15 @@ def test_a_stale_plan_is_not_what_to_type_first(change_plan):
     assert f"this server has {current_software()['torch']}" in said
     assert ", here is" not in said
     assert "STALE where it was exported" in said
-    of_study = get(site, "/studies/{id}", stored.study_id).text
+    of_study = get(pages, f"/studies/{stored.study_id}").text
     assert "ddlplan tune --use-case" in of_study
     assert "ddlplan launch" not in of_study
 
 
 def test_a_plan_that_holds_is_what_to_type(change_plan):
-    plan, stored, site = change_plan(software=current_software())
-    for path, number in (("/plans/{id}", plan), ("/studies/{id}", stored.study_id)):
-        said = get(site, path, number).text
+    plan, stored, pages = change_plan(software=current_software())
+    for address in (f"/plans/{plan}", f"/studies/{stored.study_id}"):
+        said = get(pages, address).text
         assert f"--plan {plan}" in said
         assert "ddlplan tune" not in said
         assert "--allow-stale" not in said
@@ -164,28 +158,28 @@ def test_a_plan_wins_where_its_trials_show_it(change_plan, lead, title, searches
     others = tuple(
         replace(one, speedup=lead) if one.name == "runner_up" else one for one in stored.comparisons
     )
-    plan, _, site = change_plan(software=current_software(), comparisons=others)
-    said = get(site, "/plans/{id}", plan).text
+    plan, _, pages = change_plan(software=current_software(), comparisons=others)
+    said = get(pages, f"/plans/{plan}").text
     assert title in said
     assert ("ddlplan tune" in said) is searches
     assert ("not told apart" in said) is title.startswith("Not shown")
 
 
 def test_wide_intervals_are_marked_and_shown_with_both_ends(change_plan):
-    plan, _, site = change_plan(
+    plan, _, pages = change_plan(
         throughput_samples_per_s=around(9109, 1837, 47096), software=current_software()
     )
-    for markup in (get(site, "/plans/{id}", plan), get(site, "/"), get(site, "/plans")):
+    for markup in (get(pages, f"/plans/{plan}"), get(pages, "/"), get(pages, "/plans")):
         assert "9109 (1837 to 47096) not reliable" in markup.text
         assert "±37" not in markup.text
-    plan, _, site = change_plan(throughput_samples_per_s=around(100, 75, 125))
-    assert "100 ±25 uncertain" in get(site, "/plans/{id}", plan).text
+    plan, _, pages = change_plan(throughput_samples_per_s=around(100, 75, 125))
+    assert "100 ±25 uncertain" in get(pages, f"/plans/{plan}").text
 
 
 def test_exports_that_are_to_be_copied_have_their_beginning(change_plan):
     """The story: of a long document the end was shown, as of a log."""
-    plan, _, site = change_plan(use_case="x" * 17_000)
-    said = get(site, "/plans/{id}", plan).text
+    plan, _, pages = change_plan(use_case="x" * 17_000)
+    said = get(pages, f"/plans/{plan}").text
     assert '{\n  "id"' in said
     assert "#!/bin/sh\n" in said
 
@@ -194,27 +188,25 @@ def test_a_long_name_is_whole_where_a_link_or_a_field_needs_it(change_plan):
     """The story: links ended after 300 characters, so that they led to an empty list."""
     options = " ".join(f"--option-{number} {number}" for number in range(40))
     name = f"script:python train.py '{{batch}}' {options}"
-    plan, _, site = change_plan(
+    plan, _, pages = change_plan(
         use_case=name, plan=Plan(strategy="script", node_batch=32, options={"batch": 32})
     )
-    links = [values.get("href") for values in get(site, "/plans/{id}", plan).all("a")]
+    links = [values.get("href") for values in get(pages, f"/plans/{plan}").all("a")]
     assert f"/plans?use_case={quote(name)}" in links
-    query = {"use_case": [name], "before": [str(plan + 1)]}
-    listed = Markup(site.show("/plans", PageRequest(path="/plans", query=query)).html)
+    query = urlencode({"use_case": name, "before": plan + 1})
+    listed = get(pages, f"/plans?{query}")
     links = [values.get("href") for values in listed.all("a")]
     assert f"/plans?{urlencode({'use_case': name})}" in links
     assert name in [values.get("value") for values in listed.all("input")]
 
 
 def test_one_outlier_does_not_squeeze_the_small_plots(change_plan, tmp_path):
-    _, _, site = change_plan()
+    _, _, pages = change_plan()
     plan, *_ = change_plan(speedup=around(250, 3, 900))
     found = plans.find(db=str(tmp_path / "planner.db"))
     assert next(one for one in found if one.stored.id == plan).stored.speedup.high == 900
     assert end_of_times(found) < 100
-    places = re.findall(
-        r"(?:cx=.|H)(\d+\.\d)", site.show("/plans", PageRequest(path="/plans")).html
-    )
+    places = re.findall(r"(?:cx=.|H)(\d+\.\d)", pages.get("/plans").html)
     assert places
     assert max(map(float, places)) <= 120
 
@@ -232,8 +224,8 @@ def test_command_lines_say_what_they_do_not_set(change_plan):
     chosen = replace(
         stored.plan, memory_format="channels_last", fused_optimizer=True, node_batch=256
     )
-    plan, _, site = change_plan(plan=chosen)
-    said = get(site, "/plans/{id}", plan).text
+    plan, _, pages = change_plan(plan=chosen)
+    said = get(pages, f"/plans/{plan}").text
     assert "Your script has to set: batch 256," in said
     assert "channels_last" in said
     assert "fused optimizer" in said
@@ -248,19 +240,18 @@ def test_every_cell_of_a_list_names_its_column_for_narrow_screens(pages, path):
 
 
 def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tmp_path):
-    _, was, site = change_plan(use_case="alone", use_case_digest="sha256:alone", software=OLD)
+    _, was, pages = change_plan(use_case="alone", use_case_digest="sha256:alone", software=OLD)
     found = together.predict(db=str(tmp_path / "planner.db"))
     assert found.use_case == "simplebig"  # both hosts have a plan of it, and it is not the latest
     assert found.reason is None
     alone = together.predict("alone", db=str(tmp_path / "planner.db"))
     assert alone.reason.endswith("run ddlplan tune --use-case alone there")
-    said = get(site, "/hosts").text
+    said = get(pages, "/hosts").text
     assert "generated data" not in said
     assert "Predictions have no interval" in said
     assert "Time of a gradient sum over all hosts, by its size" in said
     assert "Launches: measured beside predicted" in said
-    other = site.show("/hosts", PageRequest(path="/hosts", query={"use_case": ["alone"]}))
-    assert "Launches: measured beside predicted" not in other.html
+    assert "Launches: measured beside predicted" not in pages.get("/hosts?use_case=alone").html
     same = {"use_case": was.use_case, "use_case_digest": was.use_case_digest}
     _, _, made_up = change_plan(**same, software=was.software, is_generated=True)
     assert "simplebig generated data on 2 hosts" in get(made_up, "/hosts").text
@@ -268,12 +259,12 @@ def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tm
 
 def test_network_that_is_shown_is_one_of_those_to_choose_from(change_plan, tmp_path):
     """The story: it was not where twelve later ones were, and "Predict" changed the hosts."""
-    *_, site = change_plan()
+    *_, pages = change_plan()
     with Store.open(str(tmp_path / "planner.db")) as store:
         hosts = ",".join(store.catalog.links()[-1].hosts)
         for number in range(12):
             nodes = [replace(NODE, node=f"node{number}"), replace(NODE, node="other")]
             store.machines.save_links(make_links(nodes, Random(number), NOW))
-    page = site.show("/hosts", PageRequest(path="/hosts", query={"hosts": [hosts]}))
-    options = [one for one in Markup(page.html).all("option") if one["value"] == hosts]
+    page = get(pages, f"/hosts?hosts={hosts}")
+    options = [one for one in page.all("option") if one["value"] == hosts]
     assert ["selected" in one for one in options] == [True]

@@ -6,20 +6,19 @@ import platform
 from dataclasses import replace
 
 import pytest
-from markup import Markup
+from markup import Markup, Pages
 from store_cases import STUDY, trial
 from training_samples import JOB
 
 from planner.plans.stored_plan import utc_now
 from planner.service.pages.assets import find_asset
-from planner.service.site import PageRequest, Site
+from planner.service.site import PAGES
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
 from planner.trials.result import Outcome
 
-PATHS = tuple(Site().paths)
+PATHS = tuple(path.replace("{id}", "1") for path in PAGES)
 MOST_BYTES = 200_000
-
 
 MORE = (
     "/compare?plan=1&plan=2&plan=3",
@@ -47,11 +46,7 @@ MORE = (
 )
 
 
-def address(path: str) -> str:
-    return path.replace("{id}", "1")
-
-
-@pytest.mark.parametrize("path", [*map(address, PATHS), *MORE])
+@pytest.mark.parametrize("path", [*PATHS, *MORE])
 def test_page_of_a_filled_database_is_sound(pages, path):
     page = pages.get(path)
     assert page.status == 200
@@ -61,9 +56,8 @@ def test_page_of_a_filled_database_is_sound(pages, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_page_without_a_database_says_what_to_type(tmp_path, path):
-    site = Site(str(tmp_path / "planner.db"))
-    query = {"plan": ["1"], "name": ["atlas"]}  # to compare and to search for
-    page = site.show(path, PageRequest(path=address(path), numbers={"id": 1}, query=query))
+    compared_and_searched = f"{path}?plan=1&name=atlas"
+    page = Pages(tmp_path / "planner.db").get(compared_and_searched)
     markup = Markup(page.html)
     assert page.status == 200
     assert markup.wrong == []
@@ -73,10 +67,10 @@ def test_page_without_a_database_says_what_to_type(tmp_path, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_page_of_an_empty_database_is_sound(tmp_path, path):
-    db = str(tmp_path / "planner.db")
-    Store.open(db).close()
-    page = Site(db).show(path, PageRequest(path=address(path), numbers={"id": 1}))
-    assert page.status == (404 if "{id}" in path else 200)
+    db = tmp_path / "planner.db"
+    Store.open(str(db)).close()
+    page = Pages(db).get(path)
+    assert page.status == (404 if path.endswith("/1") else 200)
     assert Markup(page.html).wrong == []
 
 
@@ -89,7 +83,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("path", [*map(address, PATHS), *HOSTILE])
+@pytest.mark.parametrize("path", [*PATHS, *HOSTILE])
 def test_texts_of_users_are_no_markup(hostile_pages, path):
     page = hostile_pages.get(path)
     markup = Markup(page.html)
@@ -104,22 +98,22 @@ def test_texts_of_users_are_no_markup(hostile_pages, path):
 
 def test_part_of_a_log_is_told_in_bytes(tmp_path):
     """The story: it was said to be the last 4000 of 15000 bytes, by its 4000 characters."""
-    db = str(tmp_path / "planner.db")
-    with Store.open(db) as store:
+    db = tmp_path / "planner.db"
+    with Store.open(str(db)) as store:
         job = store.jobs.add(replace(JOB, created_at=utc_now(), machine=platform.node()))
         folder = JobFolder.create(job, tmp_path / "jobs")
         store.jobs.set_folder(job.id, str(folder.path))
     folder.log.write_text("\u2026" * 5000, encoding="utf-8")
-    page = Site(db).show("/jobs/{id}", PageRequest(path="/jobs/1", numbers={"id": 1}))
+    page = Pages(db).get("/jobs/1")
     assert "the last 12000 of 15000 bytes" in Markup(page.html).text
 
 
 def test_a_trial_that_had_no_time_is_not_shown_as_failed(tmp_path):
-    db = str(tmp_path / "planner.db")
-    with Store.open(db) as store:
+    db = tmp_path / "planner.db"
+    with Store.open(str(db)) as store:
         untimed = replace(trial(0), outcome=Outcome.NO_TIME, measurement=None, reason="no turn")
         store.studies.add_trial(store.studies.get_or_create(STUDY), untimed)
-    page = Site(db).show("/studies/{id}", PageRequest(path="/studies/1", numbers={"id": 1}))
+    page = Pages(db).get("/studies/1")
     assert "<dt>Failed</dt><dd>0</dd>" in page.html
     assert "<dt>Had no time</dt><dd>1</dd>" in page.html
     assert 'class="bad"' not in page.html
@@ -127,17 +121,17 @@ def test_a_trial_that_had_no_time_is_not_shown_as_failed(tmp_path):
 
 def test_a_trial_has_the_number_that_commands_give_it(tmp_path):
     """The story: it was one more in the list than in the plot above it and in the terminal."""
-    db = str(tmp_path / "planner.db")
-    with Store.open(db) as store:
+    db = tmp_path / "planner.db"
+    with Store.open(str(db)) as store:
         store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
         (stored,) = store.studies.all_trials()
-    page = Site(db).show("/studies/{id}", PageRequest(path="/studies/1", numbers={"id": 1}))
+    page = Pages(db).get("/studies/1")
     assert f'<th scope="row" class="num">{stored.number}</th>' in page.html
 
 
 def test_every_page_loads_nothing_but_assets(pages):
     for path in PATHS:
-        markup = Markup(pages.get(address(path)).html)
+        markup = Markup(pages.get(path).html)
         loaded = [v["href"] for v in markup.all("link")] + [v["src"] for v in markup.all("script")]
         for there in loaded:
             name, _, digest = there.removeprefix("/static/").partition("?v=")
@@ -157,19 +151,19 @@ def test_papers_lead_to_each_of_their_plots(pages):
 
 def test_papers_show_what_was_stored_since_they_were_made(tmp_path):
     """They are kept until something changes: every trial is read for them."""
-    db = str(tmp_path / "planner.db")
-    site, request = Site(db), PageRequest(path="/papers")
-    with Store.open(db) as store:
-        assert "study 1" not in site.show("/papers", request).html
+    db = tmp_path / "planner.db"
+    pages = Pages(db)
+    with Store.open(str(db)) as store:
+        assert "study 1" not in pages.get("/papers").html
         store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
-        assert "study 1" in site.show("/papers", request).html
+        assert "study 1" in pages.get("/papers").html
         store.studies.add_trial(store.studies.begin_afresh(STUDY), trial(1))
-        assert "study 2" in site.show("/papers", request).html
+        assert "study 2" in pages.get("/papers").html
 
 
-def test_page_names_the_last_change_before_it_was_made(pages):
+def test_page_names_the_last_change_before_it_was_made(pages, lab_db):
     """The story: what changed until its stream was open was shown with the next change alone."""
-    with Store.open(str(pages.db)) as store:
+    with Store.open(str(lab_db)) as store:
         newest = store.events.newest()
     assert newest > 0
     (body,) = Markup(pages.get("/plans").html).all("body")
@@ -193,7 +187,7 @@ def test_a_value_that_is_none_is_refused(pages, query):
 def test_a_database_that_cannot_be_used_is_said_without_its_path(tmp_path, capsys):
     db = tmp_path / "planner.db"
     db.write_bytes(b"this is no database" * 1000)
-    page = Site(str(db)).show("/", PageRequest(path="/"))
+    page = Pages(db).get("/")
     assert page.status == 503
     assert str(tmp_path) not in page.html
     assert "planner.db" in capsys.readouterr().err

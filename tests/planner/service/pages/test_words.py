@@ -9,7 +9,7 @@ from datetime import timedelta
 from math import nan
 
 import pytest
-from markup import Markup
+from markup import Markup, Pages
 from sample_plan import NOON
 from store_cases import STUDY
 from sweep_samples import SETTINGS, sample_point, sample_record
@@ -22,19 +22,17 @@ from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobState
 from planner.records.progress import SearchProgress, SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingStatus
-from planner.service.site import PageRequest, Site
 from probes import codec
 
 
 @pytest.fixture
-def page(tmp_path):
-    site = Site(str(tmp_path / "planner.db"), allows_actions=True)
+def pages(tmp_path):
+    return Pages(tmp_path / "planner.db", allows_actions=True)
 
-    def do(kind: str) -> str:
-        request = PageRequest(path=f"/{kind}/1", numbers={"id": 1})
-        return site.show(f"/{kind}/{{id}}", request).html
 
-    return do
+@pytest.fixture
+def page(pages):
+    return lambda kind: pages.get(f"/{kind}/1").html
 
 
 @pytest.fixture
@@ -130,14 +128,13 @@ def test_training_that_was_told_to_write_checkpoints_has_none_yet(store, show, t
     assert "It writes no checkpoint" not in text
 
 
-def test_resumed_training_has_the_epochs_before_its_own_done_too(store, page, tmp_path):
+def test_resumed_training_has_the_epochs_before_its_own_done_too(store, page, pages):
     """The story: one that went on after its 200th epoch was done with 100 of 300."""
     add_training(store)
     store.trainings.update(1, epochs_done=[replace(EPOCH, epoch=n) for n in range(201, 301)])
     store.trainings.end(1, TrainingStatus.DONE)
     assert '<dd>300 <span class="unit">of 300</span></dd>' in page("trainings")
-    listed = Site(str(tmp_path / "planner.db")).show("/trainings", PageRequest(path="/trainings"))
-    assert ">300 of 300</td>" in listed.html
+    assert ">300 of 300</td>" in pages.get("/trainings").html
 
 
 def test_training_that_only_validated_has_neither_loss_nor_speed(store, page):
@@ -189,17 +186,16 @@ def test_a_search_and_its_plan_go_on_with_their_data(store, show):
     assert f"ddlplan launch {command} --plan 1" in show("plans")
 
 
-def test_first_page_leads_to_the_sweep_that_runs(store, tmp_path):
+def test_first_page_leads_to_the_sweep_that_runs(store, pages):
     sweep = store.sweeps.begin(sample_record([8, 16]), fresh=False).record
     job = add_job(store, kind=JobKind.SWEEP, title="ddlplan sweep")
     progress = SweepProgress(doing="batch 64", points=18, done=5, is_generated=True)
     store.jobs.set_progress(job.id, codec.to_builtins(progress), sweep_id=sweep.id)
-    site = Site(str(tmp_path / "planner.db"))
-    page = Markup(site.show("/", PageRequest(path="/")).html)
+    page = Markup(pages.get("/").html)
     assert "batch 64; 5 of 18 points" in " ".join(page.text.split())
     assert "ddlplan sweep generated data" in " ".join(page.text.split())
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
-    jobs = Markup(site.show("/jobs", PageRequest(path="/jobs")).html)
+    jobs = Markup(pages.get("/jobs").html)
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in jobs.elements
 
 
@@ -213,12 +209,12 @@ def test_long_error_of_a_job_is_shown_to_its_end(store, show):
     assert error in show("jobs")
 
 
-def test_job_of_a_machine_that_fell_silent_took_until_it_was_last_heard_of(store, show, tmp_path):
+def test_job_of_a_machine_that_fell_silent_took_until_it_was_last_heard_of(store, show, pages):
     """The story: such a job took a day longer with each day that the list was looked at."""
     begun, minute = utc_now() - timedelta(days=2), timedelta(minutes=1)
     silent = replace(JOB, machine="atlas", state=JobState.RUNNING, created_at=begun)
     store.jobs.add(replace(silent, started_at=begun, heartbeat_at=begun + 5 * minute))
-    html = Site(str(tmp_path / "planner.db")).show("/jobs", PageRequest(path="/jobs")).html
+    html = pages.get("/jobs").html
     assert "interrupted" in html
     assert '<td data-label="Took" class="num">5m 0s</td>' in html
     assert "last heard of" in show("jobs")
@@ -241,9 +237,9 @@ def test_sweep_of_plans_that_was_cut_short_goes_on_with_them(store, show):
     assert f"To go on, type: {command}" in show("sweeps")
 
 
-def test_search_has_one_trial_in_the_singular(store, tmp_path):
+def test_search_has_one_trial_in_the_singular(store, pages):
     job = add_job(store, kind=JobKind.TUNE, title="ddlplan tune")
     progress = SearchProgress(doing="timing plans", budget_s=60.0, left_s=30.0, trials=1)
     store.jobs.set_progress(job.id, codec.to_builtins(progress))
-    page = Markup(Site(str(tmp_path / "planner.db")).show("/", PageRequest(path="/")).html)
+    page = Markup(pages.get("/").html)
     assert "timing plans; 1 trial, 30s left" in " ".join(page.text.split())
