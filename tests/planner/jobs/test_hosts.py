@@ -1,37 +1,16 @@
-"""How hosts are reached: the user's mpirun is one that we speak to, and MPI joins the hosts."""
+"""How hosts are reached: the user's mpirun is one that we speak to."""
 
 from __future__ import annotations
 
-import shlex
-import socket
 import sys
 
 import pytest
-from host_answers import facts_of, host
 from own_mpirun import write_mpirun
 
-from launch.errors import HostUnreachableError
-from launch.hosts.findings import CheckedHosts
-from planner.cancellation import Cancellation
 from planner.errors import UsageError
 from planner.jobs.hosts import HostAccess
-from planner.jobs.world_check import check_world
-from planner.trials.reports import ignore
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.3"
-
-
-def checked(*names):
-    """What the checks of good hosts show, each of which says that it is this machine."""
-    facts = facts_of(1, host_name=socket.gethostname())
-    return CheckedHosts(
-        hosts=tuple(host(name) for name in names),
-        findings=(),
-        facts=dict.fromkeys(names, facts),
-        here=facts,
-        this_machine=None,
-        networks=("10.0.0.0/24",),
-    )
 
 
 @pytest.mark.parametrize("version", [OPEN_MPI, "mpirun.openmpi (OpenRTE) 4.1.4"])
@@ -80,20 +59,3 @@ def test_slurm_starts_the_ranks_without_any_mpirun_but_no_peers(tmp_path, monkey
     HostAccess().require_mpirun()
     with pytest.raises(UsageError, match=r"^no mpirun beside this Python nor on the path: pip"):
         HostAccess().require_mpirun(also_in_slurm=True)
-
-
-def test_mpi_that_does_not_join_the_hosts_is_told_before_a_job_is_started(tmp_path):
-    own = write_mpirun(tmp_path, OPEN_MPI, "echo 'no way to node2' >&2; exit 7")
-    with pytest.raises(
-        HostUnreachableError, match=r"^MPI ranks: mpirun ended with exit code 7 \(no way to node2\)"
-    ):
-        check_world(checked("node1", "node2"), HostAccess(mpirun=own), ignore, Cancellation())
-
-
-def test_only_hosts_that_take_part_are_started(tmp_path):
-    said = shlex.quote(str(tmp_path / "said"))
-    own = write_mpirun(tmp_path, OPEN_MPI, f'echo "$*" > {said}; exit 7')
-    found = checked("node1", "node2", "node3")
-    with pytest.raises(HostUnreachableError):
-        check_world(found, HostAccess(mpirun=own), ignore, Cancellation(), ["node3", "node1"])
-    assert "--host node3:1,node1:1 " in (tmp_path / "said").read_text()

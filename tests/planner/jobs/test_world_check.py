@@ -9,12 +9,15 @@ import pytest
 from host_answers import facts_of, host
 from own_mpirun import write_mpirun
 
+from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
 from launch.reports import RanksJoined
 from planner.cancellation import Cancellation
 from planner.jobs.hosts import HostAccess
-from planner.jobs.world_check import find_world_fault
+from planner.jobs.world_check import check_world, find_world_fault
 from planner.trials.reports import ignore
+
+OPEN_MPI = "mpirun (Open MPI) 5.0.3"
 
 
 def checked(*hosts, this_machine=None):
@@ -34,7 +37,7 @@ def fault(tmp_path):
     """Gives what is found wrong where mpirun does what a script says."""
 
     def find(script, **limits):
-        own = write_mpirun(tmp_path, "mpirun (Open MPI) 5.0.3", script)
+        own = write_mpirun(tmp_path, OPEN_MPI, script)
         access = HostAccess(mpirun=own, allow_root=True)
         hosts = checked(("node1", "one"), ("node2", "two"))
         return find_world_fault(hosts, access, ignore, Cancellation(), **limits)
@@ -64,6 +67,17 @@ def test_fault_is_said_in_one_line(fault, script, says):
     said = fault(script)
     assert says in said
     assert "\n" not in said
+
+
+def test_only_hosts_that_take_part_are_started_and_their_fault_is_an_error(tmp_path):
+    said = tmp_path / "said"
+    script = f"echo \"$*\" > {shlex.quote(str(said))}; echo 'no way to node1' >&2; exit 7"
+    access = HostAccess(mpirun=write_mpirun(tmp_path, OPEN_MPI, script))
+    found = checked(("node1", "one"), ("node2", "two"), ("node3", "three"))
+    error = r"^MPI ranks: mpirun ended with exit code 7 \(no way to node1\)"
+    with pytest.raises(HostUnreachableError, match=error):
+        check_world(found, access, ignore, Cancellation(), ["node3", "node1"])
+    assert "--host node3:1,node1:1 " in said.read_text()
 
 
 def test_ranks_that_do_not_come_together_are_a_matter_of_the_firewall(fault):

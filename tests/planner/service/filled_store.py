@@ -8,14 +8,14 @@ from pathlib import Path
 from sample_plan import FOUND, NOON, SOFTWARE
 from store_cases import STUDY
 from sweep_samples import failed_point, sample_point, sample_record
+from training_samples import BEGUN, EPOCH, HOST, JOB
 from usage_samples import steps, used
 from worth_cases import FACTS, NODE, TRIALS
 
-from launch.plan import Plan
 from launch.reports import EpochDone
 from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
-from planner.records.job_record import JobKind, JobRecord, JobState
-from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
+from planner.records.job_record import JobKind, JobState
+from planner.records.training_record import TrainingStatus
 from planner.store import Store
 from planner.trainings.series import UsageSeries
 from planner.trials.result import Outcome
@@ -68,8 +68,18 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
         usage = UsageSeries(is_first=True, has_syncs=False)
         for second in (1.0, 2.0):
             usage.add(second, used(busy_cores=second, steps=steps()))
+        begun = replace(
+            BEGUN,
+            use_case=case,
+            data=f"/data/photos{text}",
+            epochs=9,
+            hosts=(replace(HOST, host=f"n1{text}"),),
+            expected_samples_per_s=20.0,
+            machine=machine,
+            run_directory=f"/data/runs/1{text}",
+        )
         for state in TrainingStatus:
-            training = store.trainings.add(_training(case, text, machine))
+            training = store.trainings.add(begun)
             assert training.id is not None
             store.trainings.update(
                 training.id,
@@ -91,49 +101,19 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
             store.sweeps.add_point(sweep_id, point)
         for kind in JobKind:
             job = store.jobs.add(
-                JobRecord(
+                replace(
+                    JOB,
                     kind=kind,
-                    created_at=NOON,
                     machine=machine,
                     user=f"ada{text}",
                     title=f"ddlplan {kind} --use-case={case}",
                     request={"use_case": case},
-                    is_detached=True,
                 )
             )
             assert job.id is not None
             store.jobs.end(job.id, JobState.FAILED, exit_code=1, error=f"it failed{text}")
 
 
-def _training(case: str, text: str, machine: str) -> TrainingRecord:
-    return TrainingRecord(
-        started_at=NOON,
-        use_case=case,
-        data=f"/data/photos{text}",
-        seed=3,
-        epochs=9,
-        hosts=(
-            TrainingHost(
-                host=f"n1{text}",
-                plan_id=1,
-                plan=Plan(strategy="sequential", node_batch=32),
-                plan_samples_per_s=20.0,
-            ),
-        ),
-        expected_samples_per_s=20.0,
-        machine=machine,
-        run_directory=f"/data/runs/1{text}",
-    )
-
-
 def _epoch(number: int, loss: float) -> EpochDone:
-    return EpochDone(
-        epoch=number,
-        train_loss=loss,
-        validation_loss=loss,
-        metrics={"accuracy": loss},
-        samples=3200,
-        train_time_s=10.0,
-        validation_time_s=1.0,
-        throughput_samples_per_s=320.0,
-    )
+    losses = {"train_loss": loss, "validation_loss": loss, "metrics": {"accuracy": loss}}
+    return replace(EPOCH, epoch=number, elapsed_s=None, **losses)

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 from sweep_samples import sample_record
+from training_samples import EPOCH
 from worth_cases import FACTS, TRIALS
 
 from launch.plan import Plan
-from launch.reports import DataProgress, Described, EpochDone, Noted, StepDone, Working
+from launch.reports import DataProgress, Described, Noted, StepDone, Working
 from planner.records.progress import ContenderStanding
 from planner.supervision.search_listener import SearchListener
 from planner.supervision.sweep_listener import SweepListener
@@ -84,18 +85,7 @@ def test_training_tells_epoch_steps_loss_and_speed(row):
     assert (row.progress.doing, row.progress.throughput_samples_per_s) == ("decoding 1/9", None)
     for number in range(2):
         listener(step(number, 0))
-    listener(
-        EpochDone(
-            epoch=1,
-            train_loss=0.5,
-            validation_loss=None,
-            metrics={},
-            samples=16,
-            train_time_s=1.0,
-            validation_time_s=0.0,
-            throughput_samples_per_s=16.0,
-        )
-    )
+    listener(EPOCH)
     listener(step(2, 1, loss=float("nan")))
     progress = row.progress
     assert (progress.epoch, progress.epochs, progress.steps, progress.samples) == (2, 3, 3, 8)
