@@ -7,7 +7,7 @@ import importlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,10 +57,19 @@ class Browser:
         """Give the first element of a CSS selector."""
         return self.driver.find_element("css selector", selector)
 
-    def wait_until_gone(self, selector: str) -> None:
-        """Wait for a page without such an element, after a click that leads there."""
-        wait = importlib.import_module("selenium.webdriver.support.wait")
-        wait.WebDriverWait(self.driver, 120).until(lambda _: not self.all(selector))
+    def wait_until(self, is_so: Callable[[], object], what: str) -> None:
+        """Wait until something is so; an element may be replaced while it is looked at."""
+        from selenium.common import WebDriverException
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        wait = WebDriverWait(self.driver, 150, 0.1, ignored_exceptions=[WebDriverException])
+        wait.until(lambda _: is_so(), f"waited in vain: {what}")
+
+    def sign_in(self, token: str) -> None:
+        """Give the token that the page asks for, and wait for the page that was wanted."""
+        self.one("input[name=token]").send_keys(token)
+        self.one("button").click()
+        self.wait_until(lambda: self.all("nav"), "the pages")
 
     def errors(self) -> list[str]:
         """Give what the console has said since the last call, but for refused pages themselves."""

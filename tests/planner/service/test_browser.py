@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from browsers import Browser, chromium
 from free_ports import free_port
-from selenium.common import WebDriverException
 from serving import Serving, serving
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-GUARD_S = 150
 CASE = '''
 import time
 import torch
@@ -53,17 +50,6 @@ class Small:
 '''
 
 
-def wait_until(is_so: Callable[[], object], what: str) -> None:
-    """Wait until something is so; an element may be replaced while it is looked at."""
-    deadline = time.monotonic() + GUARD_S
-    while True:
-        with contextlib.suppress(WebDriverException):
-            if is_so():
-                return
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.2)
-
-
 class Person:
     """What a person does with the pages."""
 
@@ -77,11 +63,6 @@ class Person:
     @property
     def path(self) -> str:
         return self.browser.driver.current_url.removeprefix(self.origin)
-
-    def sign_in(self, token: str) -> None:
-        self.browser.one("input[name=token]").send_keys(token)
-        self.browser.one("button").click()
-        wait_until(lambda: self.browser.all("nav"), "the pages")
 
     def fill(self, form: str, **values: str) -> None:
         """Open a form, fill it in and send it; the browser is then at the job."""
@@ -103,7 +84,7 @@ class Person:
                 field.send_keys(value)
         before = self.path
         self.browser.one(f"#form-{form} button").click()
-        wait_until(
+        self.browser.wait_until(
             lambda: self.path != before or self.browser.one(f"#form-{form} .answer").text,
             "an answer",
         )
@@ -149,15 +130,15 @@ def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
     browser = person.browser
     person.go("/")
     assert "Nothing runs" not in browser.text
-    person.sign_in((ddlplan.folder / "token").read_text().strip())
+    browser.sign_in((ddlplan.folder / "token").read_text().strip())
     assert "The first command" in browser.text
 
     # A search, live to its end: the page is never loaded again.
     person.fill("tune", use_case="case.py:Small", budget="30s")
     assert person.path == "/jobs/1"
     person.mark()
-    wait_until(lambda: "best so far" in browser.text, "figures of the search")
-    wait_until(lambda: "done" in browser.one("#head").text, "the end of the search")
+    browser.wait_until(lambda: "best so far" in browser.text, "figures of the search")
+    browser.wait_until(lambda: "done" in browser.one("#head").text, "the end of the search")
     assert "plan 1" in browser.text
     assert person.is_same
     person.go("/")
@@ -167,31 +148,31 @@ def test_a_search_and_a_training_are_started_watched_and_outlive_the_server(
     person.go("/plans/1")
     person.fill("launch", epochs="4000")
     assert person.path == "/jobs/2"
-    wait_until(lambda: browser.all("#state a[href^='/trainings/']"), "its training")
+    browser.wait_until(lambda: browser.all("#state a[href^='/trainings/']"), "its training")
     browser.one("#state a[href^='/trainings/']").click()
-    wait_until(lambda: num_losses(browser) >= 2, "a loss curve")
+    browser.wait_until(lambda: num_losses(browser) >= 2, "a loss curve")
     person.mark()
     seen = num_losses(browser)
-    wait_until(lambda: num_losses(browser) > seen, "more of the loss curve")
+    browser.wait_until(lambda: num_losses(browser) > seen, "more of the loss curve")
     assert person.is_same
     assert browser.errors() == []
 
     # The server dies. The training does not, and the page finds the next server by itself.
     (training,) = ddlplan.processes(of="planner launch")
     server.stop(signal.SIGKILL)
-    wait_until(lambda: "Connection lost" in browser.one("#live-state").text, "a word of it")
+    browser.wait_until(lambda: "Connection lost" in browser.one("#live-state").text, "a word of it")
     seen = num_losses(browser)
     assert training in ddlplan.processes(of="planner launch")
     server.start()
-    wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
-    wait_until(lambda: num_losses(browser) > seen, "what was trained meanwhile")
+    browser.wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
+    browser.wait_until(lambda: num_losses(browser) > seen, "what was trained meanwhile")
     assert person.is_same
     assert list(ddlplan.processes(of="planner launch")) == [training]
     browser.errors()  # of the connection that was lost
 
     browser.one("#form-cancel button").click()
     browser.driver.switch_to.alert.accept()
-    wait_until(lambda: "cancelled" in browser.one("#head").text, "the end of the training")
+    browser.wait_until(lambda: "cancelled" in browser.one("#head").text, "the end of the training")
     ddlplan.wait_until(lambda: not ddlplan.processes(of="launch"), "no process of it is left")
     assert browser.errors() == []
     assert browser.requested_hosts() == {server.address.split("/")[2]}

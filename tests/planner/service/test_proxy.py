@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
@@ -203,9 +202,7 @@ def test_the_log_of_nginx_has_no_token(behind):
 def test_a_browser_signs_in_over_tls_and_follows_events(behind, tmp_path):
     with chromium(tmp_path, resolve=NAME) as browser:
         browser.open(f"{behind.proxy.url}/")
-        browser.one("input[name=token]").send_keys(behind.token)
-        browser.one("button").click()
-        browser.wait_until_gone("input[name=token]")
+        browser.sign_in(behind.token)
         assert "ddlplan" in browser.driver.title
         state = browser.driver.execute_async_script(
             "const done = arguments[0], events = new EventSource('/api/v1/events');"
@@ -217,19 +214,12 @@ def test_a_browser_signs_in_over_tls_and_follows_events(behind, tmp_path):
         assert browser.errors() == []
 
         # The server is killed and started again: the page goes on, and is still signed in.
-        wait_until(lambda: "Live" in browser.one("#live-state").text, "its first events")
+        browser.wait_until(lambda: "Live" in browser.one("#live-state").text, "its first events")
         behind.server.stop(signal.SIGKILL)
-        wait_until(lambda: "Live" not in browser.one("#live-state").text, "a word of it")
+        browser.wait_until(lambda: "Live" not in browser.one("#live-state").text, "a word of it")
         behind.server.start()
-        wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
+        browser.wait_until(lambda: "Live" in browser.one("#live-state").text, "the next server")
         assert browser.all("#best tbody tr")
-
-
-def wait_until(is_so: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + GUARD_S
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture

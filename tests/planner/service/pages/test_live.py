@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ from planner.supervision.job_folder import JobFolder
 
 pytestmark = pytest.mark.long
 
-GUARD_S = 120
 PAGES = (
     *("/", "/machines", "/machines/1", "/studies", "/studies/3", "/plans", "/plans/1", "/hosts"),
     *("/trainings", "/trainings/7", "/jobs", "/jobs/12", "/search?name=a"),
@@ -47,10 +45,7 @@ class Watched:
         return self.browser.driver.execute_script(script)
 
     def wait_for(self, is_so: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + GUARD_S
-        while not is_so():
-            assert time.monotonic() < deadline, f"waited in vain: {what}"
-            time.sleep(0.1)
+        self.browser.wait_until(is_so, what)
 
     def wait_until_live(self) -> None:
         state = "return document.getElementById('live-state').textContent"
