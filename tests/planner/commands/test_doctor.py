@@ -19,11 +19,11 @@ from planner.report.table import Terminal, render_table
 def doctor(ddlplan, testbed):
     """Bring hosts up, and give them with what runs doctor on some of them."""
 
-    def bring_up(num_hosts):
-        bed = testbed(num_hosts)
+    def bring_up(num_hosts, **names):
+        bed = testbed(num_hosts, **names)
 
-        def run(*arguments, hosts=None):
-            file = bed.write_host_file(ddlplan.folder / "hosts", hosts)
+        def run(*arguments):
+            file = bed.write_host_file(ddlplan.folder / "hosts")
             words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
             return ddlplan.run("doctor", "--hosts", file, *words)
 
@@ -121,21 +121,18 @@ def test_place_where_no_job_can_leave_its_files_is_told(doctor, ddlplan):
     assert f"{ddlplan.folder / 'runs'}: {ddlplan.folder} is read-only" in found["finding"]
 
 
-def test_host_in_capitals_is_the_one_of_the_ssh_configuration(ddlplan, testbed):
-    bed = testbed(2, names=["GPU1", "node2"])
-    file = bed.write_host_file(ddlplan.folder / "hosts")
-    words = ("--hosts", file, "--ssh-config", bed.ssh_config, "--allow-run-as-root", "--json")
-    ended = ddlplan.run("doctor", *words)
+def test_host_in_capitals_is_the_one_of_the_ssh_configuration(doctor):
+    _, run = doctor(2, names=["GPU1", "node2"])
+    ended = run("--json")
     assert ended.code == 0, ended.err
     assert of(ended.document, "GPU1", "MPI ranks")["finding"].startswith("rank 0 of 2")
 
 
-def test_key_that_is_not_known_is_told_and_not_accepted(doctor, ddlplan):
-    bed, _ = doctor(1)
+def test_key_that_is_not_known_is_told_and_not_accepted(doctor):
+    bed, run = doctor(1)
     known = bed.folder / "known_hosts"
     known.write_text("")
-    file = bed.write_host_file(ddlplan.folder / "hosts")
-    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config, "--json")
+    ended = run("--json")
     assert ended.code == 4
     found = of(ended.document, "node1", "ssh")["finding"]
     assert "Host key verification failed" in found

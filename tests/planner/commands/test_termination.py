@@ -61,33 +61,22 @@ try:
 """
 
 
-def run_program(how: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(how=how)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def assert_ended(how: str, said: str) -> None:
+    program = [sys.executable, "-c", PROGRAM.format(how=how.strip())]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == said
+    assert ended.returncode == 128 + signal.SIGTERM
+    assert ended.stderr == "ended by SIGTERM\n"
 
 
 @pytest.mark.parametrize("how", ["drop_in_python()", "drop_in_c()"])
 def test_a_signal_whose_exception_is_dropped_is_not_lost(how):
-    ended = run_program(how)
-    assert ended.stdout == "goes on\n"
-    assert ended.returncode == 128 + signal.SIGTERM
-    assert ended.stderr == "ended by SIGTERM\n"
+    assert_ended(how, "goes on\n")
 
 
 def test_a_signal_does_not_disturb_what_is_ended_because_of_it():
-    ended = run_program(END.strip())
-    assert ended.stdout == "all is ended\n"
-    assert ended.returncode == 128 + signal.SIGTERM
-    assert ended.stderr == "ended by SIGTERM\n"
+    assert_ended(END, "all is ended\n")
 
 
 def test_a_signal_that_has_ended_the_command_is_not_raised_while_the_program_leaves():
-    ended = run_program(OTHER_EXCEPTION.strip())
-    assert ended.stdout == "at exit\n"
-    assert ended.returncode == 128 + signal.SIGTERM
-    assert ended.stderr == "ended by SIGTERM\n"
+    assert_ended(OTHER_EXCEPTION, "at exit\n")

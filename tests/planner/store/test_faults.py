@@ -44,10 +44,9 @@ def test_a_database_that_was_cut_off_is_corrupt(filled, kept):
         marks(filled)
 
 
-def test_a_database_with_a_table_missing_is_corrupt(filled):
-    with closing(sqlite3.connect(filled)) as connection:
-        connection.execute("DROP TABLE plans")
-    with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match="plans"):
+def test_a_database_with_a_table_missing_is_corrupt(store, database):
+    database.execute("DROP TABLE plans")
+    with pytest.raises(StoreCorruptError, match="plans"):
         store.plans.find()
 
 

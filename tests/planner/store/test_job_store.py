@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
+import training_samples
+from sample_plan import NOON
 
 from launch.system.process_identity import ProcessIdentity
 from planner.errors import NoJobError
-from planner.records.job_record import JobKind, JobRecord, JobState
+from planner.records.job_record import JobState
 from planner.store import Store
 
-NOW = datetime(2026, 11, 20, 12, 30, 15, 250, tzinfo=UTC)
-JOB = JobRecord(
-    kind=JobKind.LAUNCH,
-    created_at=NOW,
-    machine="vm",
-    user="ada",
-    title="ddlplan launch --use-case=fire",
-    request={"use_case": "fire", "epochs": 3, "resume": True},
-    is_detached=True,
-)
+NOW = NOON + timedelta(microseconds=250)
+REQUEST = {"use_case": "fire", "epochs": 3, "resume": True}
+JOB = replace(training_samples.JOB, created_at=NOW, request=REQUEST)
 
 
 @pytest.fixture

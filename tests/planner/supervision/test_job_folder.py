@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from training_samples import JOB
 
-from launch.system.log_part import MOST_LOG_BYTES
 from planner.errors import RunDirectoryError
 from planner.records.job_record import JobState
 from planner.supervision.job_folder import ExitRecord, JobFolder
@@ -100,11 +99,6 @@ def test_end_of_a_log_is_read_by_an_offset_from_there(folder):
     assert folder.read_log(-5).text == "last\n"
     assert folder.read_log(-500).text == "first\nlast\n"
     assert folder.read_log(500).text == ""
-
-
-def test_no_look_at_a_log_is_larger_than_the_bound(folder):
-    folder.log.write_bytes(b"x" * (MOST_LOG_BYTES + 10))
-    assert len(folder.read_log(0, 10 * MOST_LOG_BYTES).text) == MOST_LOG_BYTES
 
 
 def test_bytes_that_are_no_text_are_shown_as_such(folder):

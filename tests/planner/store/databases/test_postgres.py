@@ -278,12 +278,6 @@ def test_a_database_of_version_7_gets_the_tables_that_a_new_one_has(postgres, fi
     assert postgres.execute(_COLUMNS, filled) == newest
 
 
-def test_a_missing_table_is_corrupt(postgres, filled):
-    postgres.execute("DROP TABLE plans", filled)
-    with Store.open(filled) as store, pytest.raises(StoreCorruptError, match="plans"):
-        store.plans.find()
-
-
 def test_a_user_without_rights_is_told_before_anything_is_timed(postgres, filled):
     postgres.execute("DROP ROLE IF EXISTS reader")
     postgres.execute("CREATE ROLE reader LOGIN")
