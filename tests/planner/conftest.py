@@ -152,11 +152,15 @@ class CommandLine:
         self.wait_until(lambda: not self.processes(), "processes are left")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.folder / "planner.db", timeout=30)
-        try:
+        with closing(sqlite3.connect(self.folder / "planner.db", timeout=30)) as connection:
             return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+
+    def count(self, table: str) -> int:
+        """Count the rows of a table, 0 where there is none yet."""
+        if not (self.folder / "planner.db").exists():
+            return 0
+        is_there = self.query(f"SELECT 1 FROM sqlite_master WHERE name = '{table}'")
+        return self.query(f"SELECT count(*) FROM {table}")[0][0] if is_there else 0
 
 
 @pytest.fixture(scope="session")
@@ -179,12 +183,8 @@ class AnyDatabase:
         """Run SQL by another connection, and give its rows."""
         if self._server is not None:
             return self._server.execute(sql, self.url)
-        connection = sqlite3.connect(self.url, timeout=30)
-        try:
-            with connection:
-                return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+        with closing(sqlite3.connect(self.url, timeout=30)) as connection, connection:
+            return connection.execute(sql).fetchall()
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])

@@ -17,17 +17,9 @@ SWEEP = ("sweep", "--use-case", CLOUDS, "--batches", "8,16,32,64", "--devices", 
 
 
 def wait_for_a_point(ddlplan) -> None:
+    # The command's own row is written by a thread, which may have come before the database.
     ddlplan.wait_until(
-        lambda: (
-            (ddlplan.folder / "planner.db").exists()
-            and ddlplan.query("SELECT count(*) FROM sqlite_master WHERE name = 'sweep_points'")[0][
-                0
-            ]
-            and ddlplan.query("SELECT count(*) FROM sweep_points")[0][0]
-            # The command's own row is written by a thread, which may have come before the database.
-            and ddlplan.query("SELECT count(*) FROM jobs")[0][0]
-        ),
-        "no point is stored",
+        lambda: ddlplan.count("sweep_points") and ddlplan.count("jobs"), "no point is stored"
     )
 
 
@@ -38,13 +30,13 @@ def test_killed_sweep_leaves_no_process_and_goes_on_where_it_was(ddlplan):
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     ddlplan.wait_until_all_ended()
-    (stored,) = ddlplan.query("SELECT count(*) FROM sweep_points")[0]
+    stored = ddlplan.count("sweep_points")
     assert 0 < stored < 8
     ended = ddlplan.run(*SWEEP, "--epochs", "3", "--html", "sweep.html", "--csv")
     assert ended.code == 0, ended.err
     assert f"{format_count(8 - stored, 'point')} in" in ended.err
     assert len(list(csv.DictReader(io.StringIO(ended.out)))) == 8
-    assert ddlplan.query("SELECT count(*) FROM sweeps")[0][0] == 1
+    assert ddlplan.count("sweeps") == 1
     assert (ddlplan.folder / "sweep.html").read_text().count("<figure") == 4
     states = {row["state"] for row in ddlplan.data("jobs", "list")}
     assert states == {"interrupted", "done"}

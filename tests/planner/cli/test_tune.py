@@ -15,12 +15,6 @@ SEED = 20
 DECODED = f"{Path(__file__).parents[2] / 'launch/cases/tiny_cases.py'}:Decoded"
 
 
-def count_trials(command):
-    if not (command.folder / "planner.db").exists():
-        return 0
-    return command.query("SELECT count(*) FROM trials")[0][0]
-
-
 def tune(command, case, *arguments):
     return command.start("tune", "--use-case", case, "--budget", "5m", *arguments)
 
@@ -39,17 +33,17 @@ def test_answer_is_on_stdout_and_progress_on_stderr(tuned_folder):
 @pytest.mark.long
 def test_interrupted_search_says_what_it_knows_and_goes_on(probed, cases):
     process = tune(probed, f"{cases}:Steady")
-    probed.wait_until(lambda: count_trials(probed) >= 2, "two trials")
+    probed.wait_until(lambda: probed.count("trials") >= 2, "two trials")
     process.send_signal(signal.SIGINT)
     first = probed.end(process)
     assert first.code == 130
     assert "best plan" in first.out
     assert "the same command goes on" in first.err
     assert "Traceback" not in first.err
-    before = count_trials(probed)
+    before = probed.count("trials")
 
     process = tune(probed, f"{cases}:Steady", "--json")
-    probed.wait_until(lambda: count_trials(probed) > before, "another trial")
+    probed.wait_until(lambda: probed.count("trials") > before, "another trial")
     process.send_signal(signal.SIGTERM)
     second = probed.end(process)
     assert second.code == 143
@@ -82,11 +76,11 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     chance = random.Random(SEED)
     said = 0
     for kill in range(2):
-        before = count_trials(probed)
+        before = probed.count("trials")
         process = tune(probed, f"{cases}:Steady")
         if kill > 0:  # the first one dies while it starts
             wanted = before + chance.randint(1, 3)
-            probed.wait_until(lambda: count_trials(probed) >= wanted, "trials")  # noqa: B023
+            probed.wait_until(lambda: probed.count("trials") >= wanted, "trials")  # noqa: B023
         time.sleep(chance.uniform(0, 0.7))
         process.kill()
         ended = probed.end(process)
@@ -94,7 +88,7 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
         said += sum(1 for line in ended.err.splitlines() if line.split()[0].isdecimal())
         probed.wait_until_all_ended()
         assert probed.query("PRAGMA integrity_check") == [("ok",)]
-        assert count_trials(probed) >= said
+        assert probed.count("trials") >= said
 
     ended = probed.end(tune(probed, f"{cases}:Steady", "--trials", "1", "--budget", "2m", "--json"))
     assert ended.code == 0, ended.err

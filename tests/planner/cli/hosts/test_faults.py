@@ -50,6 +50,13 @@ class Job:
     def end(self):
         return self._command.end(self.process)
 
+    def error(self) -> str:
+        """Give the one line that a training ends with which has failed."""
+        ended = self.end()
+        assert ended.code == 1
+        (error,) = ended.errors
+        return error
+
     def pids(self, host, words: str) -> list[int]:
         """Give the processes of a host whose command line has these words, parents first."""
         lines = host.command_lines().items()
@@ -88,10 +95,7 @@ def test_worker_that_is_killed_is_named_with_its_host(job):
     job.start()
     host = job.bed.hosts[1]
     os.kill(job.workers(host)[0], signal.SIGKILL)
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
-    assert f"on {host.name}: killed by signal 9 (SIGKILL): see " in error
+    assert f"on {host.name}: killed by signal 9 (SIGKILL): see " in job.error()
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -100,55 +104,41 @@ def test_rank_that_is_killed_is_named_and_not_the_one_that_misses_it(job, number
     job.start()
     host = job.bed.hosts[number]
     os.kill(job.pids(host, "launch.rank")[0], signal.SIGKILL)
-    ended = job.end()
-    assert ended.code == 1
-    assert ended.errors == [f"error: {host.name}: rank {number} was killed by signal 9 (SIGKILL)"]
+    assert job.error() == f"error: {host.name}: rank {number} was killed by signal 9 (SIGKILL)"
 
 
 def test_first_host_that_is_cut_off_is_named(job):
     """As another one is, before the training goes on without it: see below."""
     job.start()
     job.bed.cut(job.bed.hosts[0])
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
-    assert error.startswith("error: node1: does not answer ")
+    assert job.error().startswith("error: node1: does not answer ")
 
 
 def test_mpirun_that_is_killed_is_named(job):
     job.start()
     os.kill(job.mpirun(), signal.SIGKILL)
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
-    assert "mpirun was killed by signal 9 (SIGKILL) before the training was done" in error
+    said = "mpirun was killed by signal 9 (SIGKILL) before the training was done"
+    assert said in job.error()
 
 
 def test_rank_of_the_first_host_that_stands_still_is_named_and_not_mpirun(job):
     job.start()
     os.kill(job.pids(job.bed.hosts[0], "launch.rank")[0], signal.SIGSTOP)
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
-    assert error.startswith("error: node1: its rank does not answer, ")
+    assert job.error().startswith("error: node1: its rank does not answer, ")
 
 
 def test_rank_that_stands_still_is_missed_though_its_connections_are_whole(job):
     job.start()
     host = job.bed.hosts[1]
     os.kill(job.pids(host, "launch.rank")[0], signal.SIGSTOP)
-    ended = job.end()
-    assert ended.code == 1
-    assert ended.errors == ["error: node2: does not answer node1 any more"]
+    assert job.error() == "error: node2: does not answer node1 any more"
 
 
 def test_worker_that_hangs_is_named_and_not_the_node_that_waits_for_it(job):
     job.start("--hang-timeout", "5s")
     host = job.bed.hosts[1]
     os.kill(job.workers(host)[0], signal.SIGSTOP)
-    ended = job.end()
-    assert ended.code == 1
-    (error,) = ended.errors
+    error = job.error()
     assert "on node2: hangs, " in error
     assert "it is stopped, as by SIGSTOP" in error
 

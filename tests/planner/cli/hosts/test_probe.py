@@ -37,8 +37,7 @@ def test_each_host_is_probed_and_stored_and_the_link_is_near_its_rate(ddlplan, t
     assert [one["time_s"] for one in ours] == [one["time_s"] for one in theirs]
     assert all(one["cpu_s"] > 0 for one in (*ours, *theirs))
     assert len(ours) == 2  # of a small and of a large model
-    assert ddlplan.query("SELECT count(*) FROM probes") == [(2,)]
-    assert ddlplan.query("SELECT count(*) FROM links") == [(1,)]
+    assert (ddlplan.count("probes"), ddlplan.count("links")) == (2, 1)
     assert bed.left_over() == set()
     rates = [link["bytes_per_s"] / RATE_BYTES_PER_S]
     # Others may have had the cores: then it is too slow, or what the limit lets through at once
@@ -70,7 +69,7 @@ def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_mea
 ):
     bed = testbed(3, rate="20mbit")
     process = probe(bed, "--json", begin=ddlplan.start)
-    ddlplan.wait_until(lambda: probes_stored(ddlplan) == 3, "a probe of each host")
+    ddlplan.wait_until(lambda: ddlplan.count("probes") == 3, "a probe of each host")
     lines = bed.hosts[2].command_lines().items()
     (rank,) = (pid for pid, words in lines if "planner.cluster_tuning.rank" in words)
     os.kill(rank, signal.SIGKILL)
@@ -83,10 +82,3 @@ def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_mea
     said = [warning for warning in ended.document["warnings"] if "lost" in warning]
     assert said == [f"node3: lost: {killed}: what it had found out is kept"]
     assert bed.left_over() == set()
-
-
-def probes_stored(command):
-    if not (command.folder / "planner.db").exists():
-        return 0
-    (names,) = command.query("SELECT count(*) FROM sqlite_master WHERE name = 'probes'")
-    return command.query("SELECT count(*) FROM probes")[0][0] if names[0] else 0
