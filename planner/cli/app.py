@@ -43,7 +43,6 @@ from planner.errors import UsageError
 from planner.report.output import start_output
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export it
-_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     name="ddlplan",
@@ -52,7 +51,7 @@ app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings=_SETTINGS,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(plans_app, name="plans")
 app.add_typer(trials_app, name="trials")

@@ -54,11 +54,16 @@ def names_subcommand(context: typer.Context) -> bool:
     if context.invoked_subcommand is None:
         return False
     for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE":
+        if source_of(context, parameter.name or "") == "COMMANDLINE":
             name = context.invoked_subcommand
             raise typer.BadParameter(f"{parameter.opts[0]} before {name}: put it after {name}")
     return True
+
+
+def source_of(context: typer.Context, name: str) -> str:
+    """Give where typer says that the value of an option is from: "DEFAULT" if it was left out."""
+    source: Any = context.get_parameter_source(name)
+    return "DEFAULT" if source is None else str(source.name)
 
 
 def _write_groups(command: TyperCommand | TyperGroup, ctx: Any, formatter: Any) -> None:

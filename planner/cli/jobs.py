@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand, command_group
+from planner.cli.grouped_help import GroupedCommand, command_group, source_of
 from planner.cli.options import DEFAULT_DATABASE, AsJson, Database, option
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
@@ -19,9 +19,6 @@ Detach = Annotated[
     option("--detach", help_="Run as a job without this terminal; ddlplan jobs shows it."),
 ]
 JobId = Annotated[int, typer.Argument(metavar="ID", help="Number of a job.")]
-
-_DEFAULT = "DEFAULT"
-"""Where typer says that the value of an option is from: neither the command line nor a variable."""
 
 
 @jobs_app.command("list", cls=GroupedCommand)
@@ -94,12 +91,8 @@ def submit_command(context: typer.Context, kind: JobKind, db: str, out: Output) 
 
 def given_options(context: typer.Context) -> dict[str, Any]:
     """Give the options that were given, on the command line or by a variable."""
-    return {name: value for name, value in context.params.items() if _is_given(context, name)}
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source: Any = context.get_parameter_source(name)
-    return source is not None and source.name != _DEFAULT
+    given = context.params.items()
+    return {name: value for name, value in given if source_of(context, name) != "DEFAULT"}
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.grouped_help import GroupedCommand
+from planner.cli.grouped_help import GroupedCommand, source_of
 from planner.cli.jobs import given_options
 from planner.cli.options import option
 from planner.cli.values import names_of, one_of
@@ -208,8 +208,7 @@ def _refuse_use_case(command: Sequence[str]) -> None:
 def _as_given(context: typer.Context, name: str) -> str:
     """Give an option as the user wrote it: where it was read from its variable, that one."""
     option_name = "--" + name.replace("_", "-")
-    source: Any = context.get_parameter_source(name)
-    is_variable = source is not None and source.name == "ENVIRONMENT"
+    is_variable = source_of(context, name) == "ENVIRONMENT"
     return environment_variable(option_name) if is_variable else option_name
 
 

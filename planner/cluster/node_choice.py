@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 from launch.errors import InvalidPlanError
 from planner.cluster.prediction import ClusterNode, Prediction, predict
@@ -150,10 +150,10 @@ class _Cluster:
 
     def predict_subsets(self) -> dict[Subset, Prediction]:
         """Predict every subset; of many nodes only those that may be the fastest."""
+        subsets = self._hill_climb()
         if len(self._nodes) <= _ALL_SUBSETS:
-            subsets: Iterator[Subset] = _subsets(len(self._nodes))
-        else:
-            subsets = self._hill_climb()
+            every = range(len(self._nodes))
+            subsets = chain.from_iterable(combinations(every, size + 1) for size in every)
         found = {subset: self.find(subset) for subset in subsets}
         return {subset: known for subset, known in found.items() if known is not None}
 
@@ -207,11 +207,6 @@ class _Cluster:
                 if gain > _NOTABLE_GAIN:
                     return found
         return None
-
-
-def _subsets(count: int) -> Iterator[Subset]:
-    for size in range(1, count + 1):
-        yield from combinations(range(count), size)
 
 
 def _toggled(subset: Subset, node: int) -> Subset:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -48,26 +48,24 @@ class LazyStore:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._opened = ExitStack()
         self._store: Store | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._opened.close()
+        if self._store is not None:
+            self._store.close()
 
     def get(self) -> Store:
         """Open the database, and make it where there is none."""
-        if self._store is None:
-            self._store = self._opened.enter_context(Store.open(self._url))
+        self._store = self._store or Store.open(self._url)
         return self._store
 
     def find(self) -> Store | None:
         """Open the database if there is one."""
         with suppress(NoDatabaseError):
-            if self._store is None:
-                self._store = self._opened.enter_context(Store.open(self._url, create=False))
+            self._store = self._store or Store.open(self._url, create=False)
         return self._store
 
 
