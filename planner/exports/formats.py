@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from launch.scripts.environment import patches_of
 from planner.errors import UsageError
@@ -51,7 +52,17 @@ def find_format(name: str) -> str:
     return found
 
 
-def export_commands(stored: StoredPlan) -> dict[str, str]:
+def export_document(
+    stored: StoredPlan, export_format: str, stale_reasons: Sequence[str]
+) -> dict[str, Any]:
+    """Give an export as commands and the service answer it in JSON."""
+    if export_format == JSON:
+        return stored.to_json(stale=bool(stale_reasons)) | {"commands": _commands(stored)}
+    text = export_text(stored, export_format, stale_reasons)
+    return {"id": stored.id, "format": export_format, "text": text}
+
+
+def _commands(stored: StoredPlan) -> dict[str, str]:
     """Give a plan as command lines; none where it changes a script itself."""
     if not is_script(stored.use_case):
         return plain_commands(stored.plan)

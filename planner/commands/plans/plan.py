@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from planner.api import plans
 from planner.api.plans import FoundPlan
-from planner.exports.formats import JSON, export_commands, export_text, find_format, unsaid
+from planner.exports.formats import JSON, export_document, find_format, unsaid
 from planner.input_cost.lines import input_json, input_lines
 from planner.report.comparison import PlanComparison, comparison_text
 from planner.report.output import Output
@@ -69,15 +68,10 @@ def export(db: str, out: Output, plan_id: int, format_name: str) -> None:
     """Write a plan as JSON, which ``plans import`` reads, or as what runs without ddlplan."""
     chosen = find_format(format_name)
     found = plans.get(plan_id, db=db)
-    document: dict[str, Any] = found.stored.to_json(stale=found.is_stale)
-    if chosen == JSON:
-        document["commands"] = export_commands(found.stored)
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    else:
-        text = export_text(found.stored, chosen, found.stale_reasons)
-        document = {"id": plan_id, "format": chosen, "text": text}
-        for warning in unsaid(found.stored, chosen):
-            out.warn(warning)
+    document = export_document(found.stored, chosen, found.stale_reasons)
+    for warning in unsaid(found.stored, chosen):
+        out.warn(warning)
     if not out.as_json:
-        sys.stdout.write(text)
+        whole = json.dumps(document, indent=2, allow_nan=False) + "\n"
+        sys.stdout.write(whole if chosen == JSON else document["text"])
     out.finish(document)

@@ -11,14 +11,7 @@ from planner.api import machines, plans, studies, sweeps, together, trainings
 from planner.api.plans import FoundPlan
 from planner.api.together import HostsTogether
 from planner.cluster.links import MeasuredLinks
-from planner.exports.formats import (
-    JSON,
-    TEXT_FORMATS,
-    export_commands,
-    export_text,
-    find_format,
-    unsaid,
-)
+from planner.exports.formats import JSON, TEXT_FORMATS, export_document, find_format, unsaid
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import StudyRecord
 from planner.records.training_record import TrainingRecord, TrainingStatus
@@ -64,10 +57,7 @@ def reading_endpoints(settings: ServiceSettings) -> list[Endpoint]:
     def plan_export(values: Values) -> Found:
         found = plans.get(values["id"], db=db)
         chosen = find_format(values["format"] or JSON)
-        if chosen == JSON:
-            return Found(data={**_plan_json(found), "commands": export_commands(found.stored)})
-        text = export_text(found.stored, chosen, found.stale_reasons)
-        document = {"id": found.stored.id, "format": chosen, "text": text}
+        document = export_document(found.stored, chosen, found.stale_reasons)
         return Found(data=document, warnings=unsaid(found.stored, chosen))
 
     def plan_comparison(values: Values) -> Found:
