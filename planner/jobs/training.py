@@ -103,7 +103,7 @@ def run_job(
     *,
     placement: Placement,
     on_report: OnReport,
-    cancellation: Cancellation | None = None,
+    cancellation: Cancellation,
 ) -> LaunchOutcome:
     """Run a job to its end.
 
@@ -114,7 +114,6 @@ def run_job(
         CancelledError: The job has ended because that was asked for; or it had an accident after
             that, so that nobody may restart it.
     """
-    cancellation = cancellation or Cancellation()
     directory = _run_directory(runs)
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
     on_report(RunBegun(run_directory=job.run_directory))

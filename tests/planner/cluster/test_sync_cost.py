@@ -99,16 +99,11 @@ def test_node_loses_what_its_own_rank_spends_and_its_own_kernel():
     assert overhead_s == pytest.approx({"n1": 0.5 + copy_s, "n2": 0.3 + copy_s})
 
 
-def test_slow_node_loses_no_more_to_a_sum_than_the_sum_took_with_it():
-    measured = sum_time(time_s=3.0, cpu_s=(0.5, 0.5))
+@pytest.mark.parametrize(("beside_s", "most_s"), [(None, 3.0), (4.0, 4.0)])
+def test_slow_node_loses_no_more_to_a_sum_than_it_took_beside_computing(beside_s, most_s):
+    measured = sum_time(time_s=3.0, cpu_s=(0.5, 0.5), beside_s=beside_s)
     overhead_s = network(2, sums=(measured,)).overhead_s("n2", ["n1", "n2"], 0.1, ALEXNET_BYTES)
-    assert overhead_s == pytest.approx(3.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
-
-
-def test_slow_node_loses_no_more_than_the_sum_took_beside_computing():
-    measured = sum_time(time_s=3.0, cpu_s=(0.5, 0.5), beside_s=4.0)
-    overhead_s = network(2, sums=(measured,)).overhead_s("n2", ["n1", "n2"], 0.1, ALEXNET_BYTES)
-    assert overhead_s == pytest.approx(4.0 + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
+    assert overhead_s == pytest.approx(most_s + 10 * COPY_S_PER_BYTE * ALEXNET_BYTES)
 
 
 def test_quota_makes_packets_no_slower_than_a_whole_core_does():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import resource
 import shutil
-import signal
 import stat
 import tempfile
 from pathlib import Path
@@ -17,8 +14,7 @@ from store_cases import STUDY, assert_intact, marks, trial
 
 from planner.errors import StoreUnwritableError
 from planner.store import Store
-
-fork = multiprocessing.get_context("fork")
+from tests.launch.small_files import files_of_at_most
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o777])
@@ -125,33 +121,15 @@ def test_a_database_without_permission_to_read_is_unwritable(foreign_folder):
         Store.open(str(path), create=False)
 
 
-def open_on_a_full_disk(path):
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with pytest.raises(StoreUnwritableError):
-        Store.open(str(path))
-
-
 def test_a_full_disk_leaves_no_empty_file_behind(path):
-    opener = fork.Process(target=open_on_a_full_disk, args=(path,))
-    opener.start()
-    opener.join()
-    assert opener.exitcode == 0
+    with files_of_at_most(0), pytest.raises(StoreUnwritableError):
+        Store.open(str(path))
     assert list(path.parent.iterdir()) == []
 
 
-def write_on_a_full_disk(path):
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    with Store.open(str(path)) as store:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-        with pytest.raises(StoreUnwritableError):
-            store.studies.add_trial(1, trial(1, samples=5000))
-
-
 def test_a_disk_that_fills_up_loses_only_what_did_not_fit(filled):
-    writer = fork.Process(target=write_on_a_full_disk, args=(filled,))
-    writer.start()
-    writer.join()
-    assert writer.exitcode == 0
+    full = files_of_at_most(4096)
+    with Store.open(str(filled)) as store, full, pytest.raises(StoreUnwritableError):
+        store.studies.add_trial(1, trial(1, samples=5000))
     assert marks(filled) == [0]
     assert_intact(filled)
