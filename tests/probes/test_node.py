@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from probes.cuda_devices import CudaDevices, query_torch
-from probes.hardware import DataSpeed, Hardware, Speeds
+from probes.hardware import DataSpeed, Speeds
 from probes.node import probe, probe_for_plans
 
 

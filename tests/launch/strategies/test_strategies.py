@@ -261,6 +261,7 @@ def test_a_strategy_says_whether_its_plans_use_gpus(name, tiny_facts, nodes):
             plans = [strategy.suggest(FixedTrial(guess), tiny_facts, node) for guess in guesses]
             assert strategy.uses_gpus(node) is any(plan.gpus for plan in plans)
 
+
 def judged_and_expected(
     training, weights: dict[str, torch.Tensor], name: str
 ) -> tuple[float, float]:

@@ -16,7 +16,6 @@ import typer.main
 
 from launch.system.machine_lock import Occupant, timing_alone
 from planner.cli.app import app
-from planner.exit_codes import classify_error
 from planner.store import Store
 
 OPTIONS = {

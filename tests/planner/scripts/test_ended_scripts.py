@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -114,14 +115,13 @@ def test_starts_of_a_script_with_a_fixed_port_take_turns(node, folder):
 
     race = Race(start)
     plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
-    entrants = []
-    try:
+    with ExitStack() as ending:
+        entrants = []
         for _ in range(2):
-            entrants.append(race.enter(plan, Role.SEARCH, time_limit_s=60.0))
+            entrant = race.enter(plan, Role.SEARCH, time_limit_s=60.0)
+            ending.callback(entrant.close)
+            entrants.append(entrant)
         race.run_round(entrants)
-    finally:
-        for entrant in entrants:
-            entrant.close()
     assert [entrant.failure for entrant in entrants] == [None, None]
     assert [len(entrant.turns_s) for entrant in entrants] == [1, 1]
     assert race.is_apart

@@ -17,6 +17,7 @@ from planner.commands.scripts.tune import patch_warnings
 from planner.trials.contender import TrialFailedError
 from probes.node import probe
 
+
 def look(folder: Path, patch: str) -> bool:
     """Look at a script of which no loss is seen; tell whether losses can be compared."""
     write_torch(folder)

@@ -25,7 +25,8 @@ class Pages:
     def get(self, address: str) -> Page:
         """Give the page of an address without its query, or with ``?name=value``."""
         path, _, query = address.partition("?")
-        numbers = {"id": int(number) for number in re.findall(r"\d+", path)}
+        number = re.search(r"\d+", path)
+        numbers = {} if number is None else {"id": int(number[0])}
         values = parse_qs(query, keep_blank_values=True)
         request = PageRequest(path=path, numbers=numbers, query=values)
         return show_page(re.sub(r"\d+", "{id}", path), request, self._context)
