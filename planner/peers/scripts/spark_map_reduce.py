@@ -6,14 +6,14 @@ The driver has the optimizer and sends the parameters to all tasks of a step.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch import Tensor
 from torch.utils.data import RandomSampler
 
 from planner.peers.scripts._spark_session import add_spark_options, open_session
@@ -43,6 +43,19 @@ class ShareDone:
         )
 
 
+def join(tensors: Iterable[Tensor]) -> NDArray[np.float32]:
+    """Join tensors to one vector, whatever their memory format."""
+    # parameters_to_vector takes no channels_last.
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]).numpy()
+
+
+def split(vector: NDArray[np.float32], like: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Split a vector that `join` made into tensors of the shapes that they had."""
+    shapes = [tensor.shape for tensor in like]
+    parts = torch.split(torch.from_numpy(vector), [shape.numel() for shape in shapes])
+    return (part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
 def compute(arguments: dict[str, Any], parameters: Any, share: list[int]) -> ShareDone:
     """Compute the gradient of a share, in a process of Spark: the map."""
     began = time.perf_counter()
@@ -50,17 +63,23 @@ def compute(arguments: dict[str, Any], parameters: Any, share: list[int]) -> Sha
         task = PeerTask(arguments)
         _HERE.update(task=task, model=task.make_model(), dataset=task.make_dataset())
     task, model, dataset = _HERE["task"], _HERE["model"], _HERE["dataset"]
-    vector_to_parameters(torch.from_numpy(parameters.value.copy()), model.parameters())
+    sent = split(parameters.value.copy(), model.parameters())
+    with torch.no_grad():
+        for parameter, values in zip(model.parameters(), sent, strict=True):
+            parameter.copy_(values)
     loading = time.perf_counter()
     batch = task.collate([dataset[index] for index in share])
     loaded = time.perf_counter()
     model.zero_grad()
     loss = task.loss(model, batch)
     loss.backward()
-    gradient = parameters_to_vector([parameter.grad for parameter in model.parameters()])
+    gradient = join(
+        torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        for parameter in model.parameters()
+    )
     count = len(share)
     return ShareDone(
-        gradient=gradient.numpy() * count,
+        gradient=gradient * count,
         loss=loss.item() * count,
         samples=count,
         loading_s=loaded - loading,
@@ -91,9 +110,7 @@ def main() -> None:
         for batch in global_batches(samples, task.batch_size * processes):
             shares = [batch[number::processes] for number in range(processes)]
             began = time.perf_counter()
-            parameters = context.broadcast(
-                parameters_to_vector(model.parameters()).detach().numpy()
-            )
+            parameters = context.broadcast(join(model.parameters()))
             total = (
                 context.parallelize([share for share in shares if share], processes)
                 .map(lambda share, sent=parameters: compute(arguments, sent, share))
@@ -101,10 +118,9 @@ def main() -> None:
             )
             parameters.destroy()
             exchange_s = max(0.0, time.perf_counter() - began - total.busy_s)
-            mean = torch.from_numpy(total.gradient / total.samples)
-            gradients = torch.split(mean, [p.numel() for p in model.parameters()])
-            for parameter, gradient in zip(model.parameters(), gradients, strict=True):
-                parameter.grad = gradient.view_as(parameter)
+            mean = split(total.gradient / total.samples, model.parameters())
+            for parameter, gradient in zip(model.parameters(), mean, strict=True):
+                parameter.grad = gradient
             clock.note_loading(total.loading_s)
             clock.note_exchange(exchange_s)
             clock.note_backward()
