@@ -67,7 +67,8 @@ def tune(
 def _described(world: World) -> CaseFacts:
     """Give what ``tune`` would have found out before its first trial."""
     plan = Plan(strategy="sequential", node_batch=world.case.default_batch)
-    return replace(world.case, sample_s=world.sample_s(plan) / world.machine.cores)
+    sample_s = world.sample_s(plan) / world.machine.cores
+    return replace(world.case, sample_s=sample_s, calls_s=world.call_s)
 
 
 @dataclass(slots=True)

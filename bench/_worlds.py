@@ -69,7 +69,7 @@ class World:
         self.node = _node(machine)
         uniform = draw.uniform
         self._sample_s = math.exp(uniform(math.log(0.01), math.log(0.08)))  # on one core
-        self._call_s = math.exp(uniform(math.log(0.002), math.log(0.012)))  # some 100 operators
+        self.call_s = math.exp(uniform(math.log(0.002), math.log(0.012)))  # some 100 operators
         self._serial = uniform(0.005, 0.06)
         self._bandwidth = uniform(0.02, 0.35)
         self._span = uniform(1.05, 1.5)
@@ -153,7 +153,7 @@ class World:
         if threads > self.machine.cores // self.machine.sockets:
             work_s *= self._span
         work_s *= self._factor(plan, plan.memory_format) * self._factor(plan, plan.allocator)
-        call_s = self._call_s * (self._factors["compile"] if plan.compile else 1.0)
+        call_s = self.call_s * (self._factors["compile"] if plan.compile else 1.0)
         work_s *= self._factors["compile"] if plan.compile else 1.0
         if plan.strategy == "threads" and plan.replicas > 1:
             call_s *= plan.replicas  # one interpreter, and its lock

@@ -101,6 +101,10 @@ class CaseFacts:
     sample_s: NonNegative = 0.0
     """Time of one sample of a plain step on all cores, roughly; 0 where it is not known."""
 
+    calls_s: float | None = None
+    """Time of a forward and backward pass on all cores whatever its samples; ``None`` where it is
+    not known."""
+
     is_generated: bool = False
     """Whether the use case has made its samples up, because it was given no data."""
 

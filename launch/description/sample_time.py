@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from torch.utils.data import Dataset
 from launch.data.loading import read_batch
 from launch.use_cases._base import UseCase
 
-_PASSES = (2, 2, 4, 8)
-"""Samples of each pass: BatchNorm wants two. The first pass finds nothing ready, and is not to be
-the only one: in a busy moment it takes a hundred times as long as those after it."""
+_FEWEST = 2
+"""Samples of the first passes: BatchNorm wants two."""
+
+_SAMPLES_TELL = 4.0
+"""Time of a pass over that of the first samples, from which on no larger ones are made."""
 
 _ENOUGH_S = 1.0
 """After so long no other pass is made and no other sample is read; the first pass apart."""
@@ -25,12 +27,26 @@ _ENOUGH_S = 1.0
 _READ_SAMPLES = 32
 
 
-def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples: int) -> float:
-    """Time a forward and backward pass of a few samples on all cores; 0 where that fails.
+@dataclass(frozen=True, slots=True)
+class SampleTime:
+    """Time of forward and backward passes on all cores."""
 
-    The least time of a few passes, because other work on the machine only adds to it. Small batches
-    take more time per sample than large ones, and the first pass of a process takes longer than
-    those after it: the figure is an upper bound.
+    sample_s: float
+    """Of a sample of the largest pass: an upper bound, as small ones take longer for each."""
+
+    calls_s: float | None
+    """Of a pass whatever its samples; ``None`` where passes took too long to tell."""
+
+
+def time_sample(
+    case: UseCase, model: nn.Module, dataset: Dataset[Any], samples: int
+) -> SampleTime | None:
+    """Time forward and backward passes of a few samples on all cores; ``None`` where that fails.
+
+    Passes have twice the samples each until these take most of the time, or a batch. Each is made
+    twice and the shorter time counts, because other work on the machine only adds to it. The very
+    first one finds nothing ready and does not count: in a busy moment it takes a hundred times as
+    long.
 
     Args:
         case: What is trained.
@@ -40,19 +56,35 @@ def time_sample(case: UseCase, model: nn.Module, dataset: Dataset[Any], samples:
     """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     model.train()
-    found_s, began = math.inf, time.perf_counter()
+    count, times = _FEWEST, dict[int, float]()
     with contextlib.suppress(Exception):  # a trial tells better what is wrong
-        for number, count in enumerate(_PASSES):
-            indices = [index % samples for index in range(count)]
-            batch = read_batch(dataset, indices, case.collate)
-            started = time.perf_counter()
-            torch.autograd.backward(case.step(model, batch))
-            found_s = min(found_s, (time.perf_counter() - started) / count)
-            if number == 0:
-                began = time.perf_counter()
-            elif time.perf_counter() - began > _ENOUGH_S:
+        _time_pass(case, model, dataset, count, samples)
+        began = time.perf_counter()
+        while count <= max(_FEWEST, case.default_batch):
+            times[count] = _time_pass(case, model, dataset, count, samples)
+            if time.perf_counter() - began > _ENOUGH_S:
                 break
-    return found_s if math.isfinite(found_s) else 0.0
+            times[count] = min(times[count], _time_pass(case, model, dataset, count, samples))
+            if times[count] >= _SAMPLES_TELL * times[_FEWEST]:
+                break
+            count *= 2
+    if not times:
+        return None
+    *_, (most, longest_s) = times.items()
+    sample_s = min(time_s / count for count, time_s in times.items())
+    if most == _FEWEST:
+        return SampleTime(sample_s, None)
+    each_s = (longest_s - times[_FEWEST]) / (most - _FEWEST)
+    return SampleTime(sample_s, max(0.0, times[_FEWEST] - _FEWEST * each_s))
+
+
+def _time_pass(
+    case: UseCase, model: nn.Module, dataset: Dataset[Any], count: int, samples: int
+) -> float:
+    batch = read_batch(dataset, [index % samples for index in range(count)], case.collate)
+    started = time.perf_counter()
+    torch.autograd.backward(case.step(model, batch))
+    return time.perf_counter() - started
 
 
 def time_reading(dataset: Dataset[Any], samples: int) -> float | None:

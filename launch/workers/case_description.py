@@ -90,6 +90,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     layers = None if uncut_reason else case.layers(model)
     if task.onnx is not None:
         check_call(case, model, datasets[0])
+    taken = time_sample(case, model, datasets[0], training)
     return CaseFacts(
         default_batch=batch,
         train_samples=training,
@@ -114,7 +115,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         own_methods=find_own_methods(case),
         has_batch_norm=has_batch_norm,
         unsaved=find_unsaved(model),
-        sample_s=time_sample(case, model, datasets[0], training),
+        sample_s=0.0 if taken is None else taken.sample_s,
+        calls_s=None if taken is None else taken.calls_s,
         data=task.workload.data,
         read_s=time_reading(datasets[0], training),
     )

@@ -68,10 +68,10 @@ doubling: 1 is the part that `terms` assumes, 0 is none."""
 _FIXED = {"cpu": Belief(math.log(3.0), 1.0), "gpu": Belief(math.log(16.0), 1.2)}
 """Fixed part of a step, in samples of one worker."""
 
-_CALLS = 1.5
-_PASSES, _KNOWN_DEVIATION = 8, 0.8
-"""The same on CPUs where more is known: calls, in samples, and the update. That reads and writes
-the memory of gradients, momentum and weights about so often, at the speed of copying."""
+_CALLS, _KNOWN_DEVIATION = 1.5, 0.8
+_PASSES = 8
+"""The same on CPUs where more is known: calls, in samples, at least, and the update. That reads and
+writes the memory of gradients, momentum and weights about so often, at the speed of copying."""
 
 _OWN_FIXED = Belief(0.0, 0.5)
 _DOUBLED_FIXED, _OWN_DOUBLED_FIXED = Belief(0.3, 0.2), Belief(0.0, 0.2)
@@ -148,6 +148,7 @@ def _believe_fixed(case: CaseFacts, node: Hardware, speeds: Speeds) -> Belief | 
     bytes_per_s = speeds.copy_all_cores_bytes_per_s
     if not case.sample_s or not bytes_per_s:
         return None
-    update_s = _PASSES * case.parameter_bytes / bytes_per_s
     of_worker_s = case.sample_s * node.cpu.usable_cores
-    return Belief(math.log(_CALLS + update_s / of_worker_s), _KNOWN_DEVIATION)
+    calls = max(_CALLS, (case.calls_s or 0.0) / of_worker_s)
+    update = _PASSES * case.parameter_bytes / bytes_per_s / of_worker_s
+    return Belief(math.log(calls + update), _KNOWN_DEVIATION)

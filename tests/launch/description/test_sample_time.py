@@ -45,17 +45,35 @@ def test_samples_that_cannot_be_read_have_no_time(clock):
     assert time_reading({}, 5) is None
 
 
-@pytest.mark.parametrize(("later_s", "passes"), [(0.01, 4), (2.0, 2)])
-def test_first_pass_does_not_count(clock, later_s, passes):
-    """In a busy moment it took two seconds, and tune refused a budget that was large enough."""
+def time_steps(clock, fixed_s, each_s):
+    """Time steps of which the first takes half a minute; give the sizes of all as well."""
     made = []
 
     def step(model, batch):
         made.append(len(batch[0]))
-        clock.now += later_s if len(made) > 1 else 30.0
+        clock.now += fixed_s + each_s * made[-1] if len(made) > 1 else 30.0
         return model(batch[0]).sum()
 
-    case = SimpleNamespace(collate=None, step=step)
+    case = SimpleNamespace(collate=None, step=step, default_batch=64)
     samples = TensorDataset(torch.zeros(16, 3))
-    assert time_sample(case, nn.Linear(3, 1), samples, 16) == pytest.approx(later_s / made[-1])
-    assert len(made) == passes
+    return time_sample(case, nn.Linear(3, 1), samples, 16), made
+
+
+def test_first_pass_does_not_count(clock):
+    """In a busy moment it took two seconds, and tune refused a budget that was large enough."""
+    found, made = time_steps(clock, 0.0, 1.0)
+    assert (found.sample_s, found.calls_s) == (1.0, None)
+    assert made == [2, 2]
+
+
+def test_calls_are_told_from_samples_as_soon_as_these_take_most_of_a_pass(clock):
+    found, made = time_steps(clock, 0.010, 0.001)
+    assert found.calls_s == pytest.approx(0.010)
+    assert found.sample_s == pytest.approx(0.074 / 64)
+    assert made == [2, *(size for size in (2, 4, 8, 16, 32, 64) for _ in range(2))]
+
+
+def test_no_pass_has_more_than_a_batch_where_samples_cost_nothing(clock):
+    found, made = time_steps(clock, 0.010, 0.0)
+    assert found.calls_s == pytest.approx(0.010)
+    assert max(made) == 64
