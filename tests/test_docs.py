@@ -177,6 +177,13 @@ def test_every_part_of_a_use_case_has_its_row():
         assert name.startswith("_") or re.search(rf"^\| `{name}(\(.*\))?` \|", page, re.MULTILINE)
 
 
+def test_changes_name_the_version_of_todays_database():
+    from planner.store.databases.migrations import STEPS
+
+    (version,) = re.findall(r"brought up to version (\d+)", (ROOT / "CHANGELOG.md").read_text())
+    assert int(version) == len(STEPS) + 1
+
+
 @pytest.mark.parametrize("document", ["README.md", "docs/own-model.md"])
 def test_own_model_of_the_readme_trains_and_its_weights_are_loaded_as_shown(
     document, tmp_path, monkeypatch
