@@ -98,7 +98,13 @@ class Occupant:
         """
         if self.host != platform.node():
             return False
-        return any(parent.pid == self.pid for parent in psutil.Process().parents())
+        with suppress(psutil.Error):  # of one that ends meanwhile, or may not be looked at
+            above = psutil.Process().parent()
+            while above is not None:
+                if above.pid == self.pid:
+                    return True
+                above = above.parent()
+        return False
 
 
 UNKNOWN = Occupant(pid=0, user="?", command="?", since="?", host=platform.node())

@@ -9,6 +9,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from launch.errors import MachineBusyError
@@ -218,6 +219,21 @@ def test_launch_within_a_script_that_is_timed_disturbs_nobody(folder):
         found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert found.stdout == "trains\n", found.stderr
     assert heard == heard.troubles == []
+
+
+def test_process_above_that_may_not_be_looked_at_ends_no_training(monkeypatch):
+    """As where /proc is mounted with hidepid=1: a launch beside a search ended as a bug."""
+
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
+    heard = Heard()
+    with other("times") as process:
+        monkeypatch.setattr(psutil.Process, "parent", refuse)
+        with train(heard):
+            pass
+    (line,) = heard
+    assert f"measured by process {process.pid} of" in line
 
 
 def test_place_that_was_left_while_one_looked_for_its_process_is_taken(monkeypatch):
