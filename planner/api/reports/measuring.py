@@ -34,7 +34,7 @@ from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.quantities import format_duration
 from planner.store import check_location
 from planner.trials.reports import Listener, ignore
-from probes.node import probe
+from probes.node import probe_for_plans
 
 _LEAST_S = 30.0
 """Less time is no measurement: PyTorch alone takes a third of it to load."""
@@ -148,7 +148,7 @@ class _Measuring:
         self._listener = listener
         self._make_cancellation = make_cancellation
         self._deadline = time.monotonic() + request.budget_s
-        self._node = probe(quick=True)
+        self._node = probe_for_plans()
         self._held = StoredEvidence()
         self._begun: dict[str, None] = {}
         self._passed = set[str]()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import paper_cases
 import pytest
+from imagined_machines import node_of
 
 from launch.errors import InvalidPlanError
 from launch.reports import Noted, StepDone
@@ -17,12 +18,15 @@ from planner.api.reports import measuring
 from planner.api.reports.measuring import MeasureRequest, _Measuring
 from planner.cancellation import Cancellation
 from planner.errors import CancelledError, NoPlanError
+from planner.paper_tables import load_paper
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
 from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial, trial_key
 from planner.records.training_record import TrainingStatus
+from planner.sweeps.device_settings import make_device_settings
 from planner.trials.reports import TrialEnded, ignore
+from probes.hardware import Gpu
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
@@ -137,6 +141,24 @@ def test_measuring_goes_on_with_the_data_of_the_study_that_is_shown(tmp_path):
     shown.mkdir()
     assert measured_with() == str(shown)
     assert measured_with(simplebig=named) == str(named)
+
+
+def test_sweep_that_is_measured_is_of_gpus_of_different_kinds_as_the_sweep_itself(
+    tmp_path, monkeypatch
+):
+    """The story: a quick probe does not know CUDA's order of them, so that as many devices were
+    wanted as there are cores, and the sweep, which asks torch, refused them."""
+    gpus = [
+        Gpu(nvml_index=number, cuda_index=number, name=name, uuid=f"GPU-{number}")
+        for number, name in enumerate(("A100", "T4"))
+    ]
+    node = replace(node_of(64), gpus=tuple(gpus))
+    monkeypatch.setattr(measuring, "probe_for_plans", lambda: node)
+    db = str(tmp_path / "none.db")
+    papers = [load_paper("cifar_scaling")]
+    (wanted,) = _Measuring(MeasureRequest(), papers, db, ignore, no_cancellation)._open()
+    settings = make_device_settings(wanted.devices, node)
+    assert [setting.plan.devices for setting in settings] == [("cuda:0",), ("cuda:0", "cuda:1")]
 
 
 @pytest.mark.usefixtures("shared_servers")
