@@ -45,6 +45,7 @@ MALFORMED = [
     ("a.", 1, "a.", "host name"),
     ("a..b", 1, "a..b", "host name"),
     ("a-", 1, "a-", "host name"),
+    ("a_", 1, "a_", "host name"),
     ("a.-b", 1, "a.-b", "host name"),
     ("_a", 1, "_a", "host name"),
     ("a" * 64, 1, "aaa", "host name"),

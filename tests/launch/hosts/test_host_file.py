@@ -161,10 +161,10 @@ def test_a_file_without_hosts_is_an_error_and_never_this_machine(read, content):
     [
         ("no.txt", r"no\.txt.*no such file"),
         ("a\0b", "null"),
-        (".", "directory"),
-        ("/dev/zero", "device"),
-        ("/dev/null", "device"),
-        ("pipe", "pipe"),
+        (".", "it is a directory"),
+        ("/dev/zero", "it is a device or pipe"),
+        ("/dev/null", "it is a device or pipe"),
+        ("pipe", "it is a device or pipe"),
     ],
 )
 def test_what_is_no_file_is_refused_without_reading_it_or_waiting_for_a_writer(

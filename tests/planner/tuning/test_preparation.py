@@ -11,7 +11,7 @@ from sample_plan import CASE
 from launch.errors import InvalidPlanError
 from launch.workload import Workload
 from planner.trials.runner import TrialRunner
-from planner.tuning.preparation import prepare
+from planner.tuning.preparation import _note_decoded_images, prepare
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Gpu
 from probes.node import probe
@@ -84,3 +84,14 @@ def test_budget_is_held_against_steps_on_the_cpu_where_no_plan_may_use_a_gpu(gpu
     with pytest.raises(InvalidPlanError, match="steps of 64 samples take about 12 s here"):
         prepared(0.19, 0.20, gpus=(gpu,), strategies=strategies)
     assert prepared(0.19, gpus=(GPU,)) == 0.19
+
+
+def test_room_that_decoded_pictures_need_is_said_only_where_they_are_kept():
+    request, notes = TuneRequest(workload=Workload(use_case="case")), []
+    pictures = replace(CASE, inputs=("files", "cache"), pixel_bytes=2**20)
+    assert _note_decoded_images(request, pictures, notes.append) == 2**20
+    (said,) = notes
+    assert said.startswith("decoded pictures: 1.00 MiB in ")
+    for without, facts in ((replace(request, no_cache=True), pictures), (request, CASE)):
+        assert _note_decoded_images(without, facts, notes.append) is None
+    assert len(notes) == 1
