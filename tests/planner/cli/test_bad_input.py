@@ -49,6 +49,7 @@ CASES = [
     ("tune --use-case simplebig --set width", 2, "setting 'width' of a use case: write key=value"),
     ("doctor --hosts missing", 2, "missing"),
     ("tune --use-case simplebig --db nowhere/planner.db", 6, "make it first"),
+    ("plans list --db nowhere/planner.db", 6, "make it first"),
     ("tune --use-case simplebig --db photos", 6, "it is a directory"),
     ("plans list --db text", 6, "choose another with --db"),
     ("trials --db newer.db", 6, "update ddlplan"),
