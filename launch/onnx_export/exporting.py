@@ -24,6 +24,7 @@ from launch.onnx_export.model_call import (
     nest,
     record_call,
 )
+from launch.packages.install_command import install_command
 from launch.reports import OnnxSaved
 from launch.system.durable_files import explain_write_error, sync_folder
 from launch.use_cases._base import UseCase
@@ -46,7 +47,9 @@ def check_target(path: Path) -> None:
         ExportTargetError: A library is missing, or the file cannot be written.
     """
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
-        raise ExportTargetError(f"no {', '.join(missing)} installed: pip install 'ddlplan[onnx]'")
+        raise ExportTargetError(
+            f"no {', '.join(missing)} installed: {install_command('ddlplan[onnx]')}"
+        )
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent):
             pass

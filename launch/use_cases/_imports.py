@@ -1,14 +1,13 @@
-"""Import of a user's code, with its failures as one line, and what must not be imported."""
+"""Import of a user's code, with its failures as one line."""
 
 from __future__ import annotations
 
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module, invalidate_caches
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import walk_tb
@@ -23,27 +22,6 @@ _STANDARD = tuple(
     Path(path).resolve() for key in ("stdlib", "platstdlib") if (path := sysconfig.get_path(key))
 )
 _INSTALLED = {"site-packages", "dist-packages"}
-
-MALICIOUS_RELEASES: Mapping[str, tuple[str, ...]] = {"lightning": ("2.6.2", "2.6.3")}
-"""By package: they steal credentials as soon as they are imported. Source: advisory
-GHSA-w37p-236h-pfx3 of Lightning AI, 2026-04-30. `pyproject.toml` excludes the same."""
-
-
-def find_malicious_release(package: str) -> str | None:
-    """Say that a malicious release of a package is installed, with the way out; imports nothing."""
-    bad = MALICIOUS_RELEASES.get(package, ())
-    try:
-        installed = version(package) if bad else None
-    except PackageNotFoundError:
-        return None
-    if installed not in bad:
-        return None
-    others = ",".join(f"!={one}" for one in bad)
-    return (
-        f"{package} {installed} is a malicious release that steals credentials, and is not "
-        f"imported here: pip install '{package}{others}', and renew all credentials that this "
-        "machine holds"
-    )
 
 
 def prepend_to_path(folder: Path) -> None:

@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 from launch.errors import UseCaseError
+from launch.packages.install_command import install_command
+from launch.packages.malicious_releases import find_malicious_release
 from launch.system.durable_files import explain_absence
 from launch.system.found_by_file import list_names, load_only_class, read_constants
 from launch.system.name_suggestion import suggest
@@ -294,12 +296,12 @@ class AdaptedLocation(UseCaseLocation):
         for found in self.objects:
             found.check()
         for package in self.adapter.packages:
-            if (why := _imports.find_malicious_release(package)) is not None:
+            if (why := find_malicious_release(package)) is not None:
                 raise UseCaseError(f"use case {self._place}: {why}")
         name = self.adapter.packages[0]
         if all(find_spec(package) is None for package in self.adapter.packages):
             raise UseCaseError(
-                f"use case {self._place}: {name} is not installed: pip install {name}"
+                f"use case {self._place}: {name} is not installed: {install_command(name)}"
             )
 
     def _import(self) -> object:

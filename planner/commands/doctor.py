@@ -10,6 +10,7 @@ from contextlib import suppress
 from launch.errors import HostUnreachableError, LaunchError, UseCaseError
 from launch.hosts.findings import Finding, FindingFactory
 from launch.mpi.mpirun import find_mpirun, needs_root_option
+from launch.packages.install_command import install_command
 from launch.system.cache import cache_folder
 from launch.system.durable_files import explain_os_error
 from planner.errors import NoDatabaseError, StoreError
@@ -74,7 +75,7 @@ def _software(findings: FindingFactory) -> Iterator[Finding]:
         if (found := find_version(package)) is not None:
             yield findings.ok(package, found)
         else:
-            yield findings.fail(package, f"not installed: pip install {package}")
+            yield findings.fail(package, f"not installed: {install_command(package)}")
 
 
 def _mpi(findings: FindingFactory, access: HostAccess) -> Finding:

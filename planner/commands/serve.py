@@ -10,6 +10,7 @@ import webbrowser
 from importlib.util import find_spec
 
 from launch.mpi.mpirun import needs_root_option
+from launch.packages.install_command import install_command
 from launch.system.temporary_folder import TemporaryFolder
 from planner.errors import UsageError
 from planner.report.output import Output
@@ -28,7 +29,7 @@ def serve(settings: ServiceSettings, out: Output, *, opens: bool) -> None:
         StoreError: The database cannot be used.
     """
     if missing := [name for name in _LIBRARIES if find_spec(name) is None]:
-        raise UsageError(f"no {', '.join(missing)} installed: pip install 'ddlplan[serve]'")
+        raise UsageError(f"no {', '.join(missing)} installed: {install_command('ddlplan[serve]')}")
     from planner.service.guard.addresses import is_loopback
     from planner.service.server import serve as serve_settings
 

@@ -29,6 +29,7 @@ from typing import NoReturn
 
 import psutil
 
+from launch.packages.malicious_releases import find_malicious_release
 from launch.reports import Report
 from launch.system.process_end import bind_to_parent
 from launch.system.process_tree import (
@@ -47,7 +48,6 @@ from launch.system.temporary_folder import (
     remove_abandoned,
     remove_folders,
 )
-from launch.use_cases._imports import find_malicious_release
 from launch.workers.log import read_tail
 from planner.peers._base import PeerStart
 from probes import codec

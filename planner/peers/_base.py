@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from launch.use_cases._imports import find_malicious_release
+from launch.packages.install_command import install_command
+from launch.packages.malicious_releases import find_malicious_release
 from launch.workload import Workload
 from planner.plans.software import find_version
-
-_INSTALL = "pip install 'ddlplan[peers]'"
 
 SCRIPTS = Path(__file__).with_name("scripts")
 
@@ -122,7 +121,7 @@ class Peer(ABC):
         Imports no library.
         """
         if any(find_spec(module) is None for module in self.modules):
-            return f"not installed: {_INSTALL}"
+            return f"not installed: {install_command('ddlplan[peers]')}"
         for module in self.modules:
             if (why := find_malicious_release(module)) is not None:
                 return why

@@ -7,6 +7,7 @@ import secrets
 import sys
 from importlib.util import find_spec
 
+from launch.packages.install_command import install_command
 from planner.peers._base import Peer, PeerSetup, PeerStart, find_program
 
 _FIRST_WITH_TOKENS = (2, 52)
@@ -38,8 +39,8 @@ class RayTrain(Peer):
         if (why := super().find_obstacle(setup)) is not None or setup.is_local:
             return why
         if tuple(map(int, re.findall(r"\d+", self.version or "")[:2])) < _FIRST_WITH_TOKENS:
-            wanted = ".".join(map(str, _FIRST_WITH_TOKENS))
-            return f"ray {self.version} lets in who reaches it: pip install 'ray[train]>={wanted}'"
+            wanted = f"ray[train]>={'.'.join(map(str, _FIRST_WITH_TOKENS))}"
+            return f"ray {self.version} lets in who reaches it: {install_command(wanted)}"
         return None
 
     def starts(self, setup: PeerSetup) -> list[PeerStart]:

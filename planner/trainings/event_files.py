@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from launch.packages.install_command import install_command
 from launch.reports import Described, EpochDone, Report, Warned
 from launch.system.durable_files import check_folder, create_private, explain_os_error
 from planner.errors import UsageError
@@ -24,7 +25,7 @@ def check_event_folder(folder: Path) -> None:
         UsageError: TensorBoard is not installed, or the folder cannot be made or written.
     """
     if find_spec("tensorboard") is None:
-        raise UsageError("no tensorboard installed: pip install 'ddlplan[tensorboard]'")
+        raise UsageError(f"no tensorboard installed: {install_command('ddlplan[tensorboard]')}")
     try:
         check_folder(folder)
     except OSError as error:

@@ -42,6 +42,7 @@ from sqlalchemy.dialects.postgresql import TIMESTAMP
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
 
+from launch.packages.install_command import install_command
 from planner.errors import (
     PlannerError,
     StoreCorruptError,
@@ -331,7 +332,7 @@ def _engine(address: URL) -> Engine:
     except ImportError as error:
         raise StoreUrlError(
             f"database {address}: what speaks with PostgreSQL is missing ({error}): "
-            "pip install 'ddlplan[postgres]'"
+            f"{install_command('ddlplan[postgres]')}"
         ) from error
 
 

@@ -20,6 +20,7 @@ from launch.onnx_export.model_call import (
     leave_out_labels,
     record_call,
 )
+from launch.packages.install_command import install_command
 from launch.use_cases._base import UseCase
 
 
@@ -259,5 +260,5 @@ def test_missing_libraries_and_folders_are_one_line(tmp_path, monkeypatch):
     with pytest.raises(ExportTargetError) as caught:
         check_target(tmp_path / "model.onnx")
     assert str(caught.value) == (
-        "no onnx, onnxscript, onnxruntime installed: pip install 'ddlplan[onnx]'"
+        f"no onnx, onnxscript, onnxruntime installed: {install_command('ddlplan[onnx]')}"
     )

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from launch.packages.install_command import install_command
 from launch.workload import Workload
 from planner.errors import UsageError
 from planner.peer_runs.launcher import find_ports
@@ -68,7 +69,7 @@ def test_peer_whose_installed_release_is_malicious_is_never_started(install_ligh
         peer = load_peer(name)
         obstacle = peer.find_obstacle(make_setup(peer))
         assert obstacle.startswith("lightning 2.6.2 is a malicious release")
-        assert "pip install 'lightning!=2.6.2,!=2.6.3'" in obstacle
+        assert install_command("lightning!=2.6.2,!=2.6.3") in obstacle
 
 
 def test_peer_refuses_a_batch_that_it_cannot_share_out(peer):

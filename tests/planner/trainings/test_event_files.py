@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing import event_accumulator as reading
 from training_samples import EPOCH
 from worth_cases import FACTS
 
+from launch.packages.install_command import install_command
 from launch.reports import Described
 from planner.errors import UsageError
 from planner.jobs.training import RunBegun
@@ -106,4 +107,5 @@ def test_missing_library_and_folder_are_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(event_files, "find_spec", lambda name: None)
     with pytest.raises(UsageError) as caught:
         check_event_folder(tmp_path)
-    assert str(caught.value) == "no tensorboard installed: pip install 'ddlplan[tensorboard]'"
+    installing = install_command("ddlplan[tensorboard]")
+    assert str(caught.value) == f"no tensorboard installed: {installing}"

@@ -15,6 +15,7 @@ import pytest
 from postgres_server import PostgresServer, require_server
 from store_cases import STUDY, marks, trial
 
+from launch.packages.install_command import install_command
 from planner.errors import (
     NoDatabaseError,
     StoreCorruptError,
@@ -352,7 +353,7 @@ def test_the_driver_is_asked_for_only_where_an_address_needs_it(tmp_path):
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert "StoreUrlError" in ended.stderr
-    assert "pip install 'ddlplan[postgres]'" in ended.stderr
+    assert install_command("ddlplan[postgres]") in ended.stderr
 
 
 def test_an_option_that_the_driver_does_not_know_is_one_error(postgres, filled):
