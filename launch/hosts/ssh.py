@@ -51,6 +51,19 @@ def ssh_name(host: Host) -> str:
     return "ipv6-" + host.name.replace(":", "-") if ":" in host.name else host.name
 
 
+def check_ssh_config(file: Path) -> None:
+    """Check that `write_ssh_config` can include a configuration of the user's own.
+
+    Raises:
+        HostFileError: It is no file, or its name has no place in a configuration.
+    """
+    whole = str(file.absolute())
+    if not whole.isprintable() or '"' in whole or "\\" in whole:
+        raise HostFileError(f'ssh configuration {whole!r}: expected a name without " and \\')
+    if (why := explain_absence(file)) is not None or not file.is_file():
+        raise HostFileError(f"ssh configuration {file}: {why or 'it is no file'}")
+
+
 def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None = None) -> None:
     """Write the ssh configuration of a job, which only the user can read.
 
@@ -63,7 +76,7 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
         include: The user's own configuration in place of ``~/.ssh/config``.
 
     Raises:
-        HostFileError: ``include`` is no file, or its name has no place in a configuration.
+        HostFileError: ``include`` cannot be included.
     """
     lines = ["Host *", *_settings(_ALWAYS)]
     listed = list(hosts)
@@ -121,9 +134,5 @@ def _host_lines(host: Host) -> list[str]:
 
 def _quoted(file: Path) -> str:
     """Write a file's name so that ssh takes no part of it for a pattern or a second file."""
-    whole = str(file.absolute())
-    if not whole.isprintable() or '"' in whole or "\\" in whole:
-        raise HostFileError(f'ssh configuration {whole!r}: expected a name without " and \\')
-    if (why := explain_absence(file)) is not None or not file.is_file():
-        raise HostFileError(f"ssh configuration {file}: {why or 'it is no file'}")
-    return f'"{glob.escape(whole)}"'
+    check_ssh_config(file)
+    return f'"{glob.escape(str(file.absolute()))}"'

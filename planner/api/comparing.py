@@ -47,6 +47,9 @@ _ENDLESS = 1_000_000
 _STANDS_STILL_S = 24 * 3600.0
 """A job of ours stands still while others have their turns."""
 
+_MOST_LOADERS_PER_CORE = 4
+"""Data-loading processes that wait for a disk or a network leave their core to others."""
+
 
 def compare(
     request: CompareRequest,
@@ -77,7 +80,8 @@ def compare(
         waits: Whether to wait while something else is timed on this machine, or a training runs.
 
     Raises:
-        UsageError: There is no peer of such a name, no mpirun, or our plan trains on GPUs.
+        UsageError: There is no peer of such a name, no mpirun, our plan trains on GPUs, or peers
+            would have more data-loading processes than a host could use.
         NoPlanError: There is no plan for a host; the message names the command that finds one.
         StalePlanError: A plan was made on other hardware or software.
         MachineBusyError: Something else is timed here, and ``waits`` is false.
@@ -108,6 +112,8 @@ def compare(
         )
     numbers = {plan.host: plan.stored.id for plan in prepared.plans}
     check_on_cpu([(numbers[node.host], node.plan) for node in prepared.job.nodes])
+    cores = min(plan.node.cpu.usable_cores for plan in prepared.plans)
+    check_loader_workers(request.loader_workers, cores)
     own = prepared.job.nodes[0].plan
     if own.precision != "fp32":
         listener(Warned(message=f"our plan computes in {own.precision}, its peers in fp32"))
@@ -135,8 +141,8 @@ def _launch_request(
         plan_id=found,
         known_as=known_as,
         global_batch=None if batch is None else batch * len(hosts.machines),
-        keep_shares=True,
-        all_hosts=True,
+        keep_shares=len(hosts.machines) > 1,
+        all_hosts=len(hosts.machines) > 1,
         allow_stale=request.allow_stale,
         hang_timeout_s=_STANDS_STILL_S,
     )
@@ -158,6 +164,24 @@ def check_on_cpu(plans: Iterable[tuple[int | None, Plan]]) -> None:
                 "the CPU: name a plan for the CPU with --plan, such as one of "
                 "ddlplan tune --strategies threads,processes"
             )
+
+
+def check_loader_workers(number: int, cores: int) -> None:
+    """Check that a peer's process does not have more of them than its host could ever use.
+
+    Args:
+        number: Data-loading processes of each process of a peer.
+        cores: Of the host with the fewest.
+
+    Raises:
+        UsageError: There are more.
+    """
+    most = _MOST_LOADERS_PER_CORE * cores
+    if number > most:
+        raise UsageError(
+            f"--loader-workers {number} and usable_cores={cores}: use at most {most}, which is "
+            f"{_MOST_LOADERS_PER_CORE} for each core"
+        )
 
 
 def _find_plan_for(

@@ -284,17 +284,19 @@ class _Launcher:
                 prepared, unjoined = self._prepare_here(request, hosts), None
             else:
                 prepared, unjoined = self._prepare_hosts(request, shares, hosts)
-        self._warn_of_unused(prepared.job)
+        self._warn_of_unused(request, prepared.job)
         return prepared, unjoined
 
-    def _warn_of_unused(self, job: Job) -> None:
-        """Say which settings of the sum between hosts say nothing on a host alone."""
+    def _warn_of_unused(self, request: LaunchRequest, job: Job) -> None:
+        """Say which settings of several hosts say nothing on a host alone."""
         unused = [f"--wire {job.wire}"] if job.wire != "fp32" else []
         unused += [f"--all-reduce {job.all_reduce}"] if job.all_reduce != "ring" else []
+        unused += ["--all-hosts"] if request.all_hosts else []
+        unused += ["--keep-shares"] if request.keep_shares else []
         if unused and len(job.nodes) == 1:
             self.warn(
-                f"{' and '.join(unused)} and one host: gradients are not summed between hosts, so "
-                "nothing changes by it"
+                f"{', '.join(unused)} and one host: nothing is shared out or summed between hosts, "
+                "so nothing changes by it"
             )
 
     def _find_known_place(self, store: Store, request: LaunchRequest) -> str:

@@ -107,7 +107,7 @@ def plans_export(
         str,
         option(
             "--format",
-            help_="json (for plans import), mpirun, torchrun, sbatch, shell or python.",
+            help_="json (for plans import), mpirun, torchrun, sbatch (or slurm), shell or python.",
             metavar="FORMAT",
         ),
     ] = "json",

@@ -102,11 +102,13 @@ def sweep(
         if plans is None
         else BEST
         if plans.strip() == BEST
-        else counts_named("--plans", plans),
+        else counts_named("--plans", plans, word=BEST),
         epochs=epochs,
         fresh=fresh,
         allow_stale=allow_stale,
     )
+    if allow_stale and plans is None:
+        out.warn("--allow-stale and no --plans: no stored plan is used, so nothing changes by it")
     if detach:
         submit_command(context, JobKind.SWEEP, db, out)
         return

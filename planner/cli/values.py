@@ -101,23 +101,36 @@ def strategies_named(text: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def counts_named(option: str, text: str) -> tuple[int, ...]:
-    """Give the numbers of a list with commas, each once, ascending."""
+def counts_named(option: str, text: str, *, word: str | None = None) -> tuple[int, ...]:
+    """Give the numbers of a list with commas, each once, ascending.
+
+    ``word`` may stand in place of such a list, which the caller has seen to.
+    """
     try:
         counts = {int(part) for part in text.split(",") if part.strip()}
     except ValueError:
         counts = set()
     if not counts or min(counts) < 1:
-        raise typer.BadParameter(f"{option} {text!r}: name whole numbers from 1 on, as 1,2,4")
+        other = "" if word is None else f"{word}, or "
+        raise typer.BadParameter(
+            f"{option} {text!r}: name {other}whole numbers from 1 on, as 1,2,4"
+        )
     return tuple(sorted(counts))
 
 
 def find_hosts(
     hosts: Path | None, ssh_config: Path | None, mpirun: str | None, *, allow_root: bool
 ) -> Hosts:
-    """Give the hosts of a file, or of a Slurm allocation, else this machine."""
+    """Give the hosts of a file, or of a Slurm allocation, else this machine.
+
+    Raises:
+        HostFileError: The file, the allocation or the ssh configuration cannot be used.
+    """
+    from launch.hosts.ssh import check_ssh_config
     from planner.jobs.hosts import HostAccess, Hosts
 
+    if ssh_config is not None:
+        check_ssh_config(ssh_config)
     access = HostAccess(ssh_config=ssh_config, mpirun=mpirun, allow_root=allow_root)
     return Hosts.find(hosts, access=access)
 

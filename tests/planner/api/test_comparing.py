@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launch.plan import Plan
-from planner.api.comparing import check_on_cpu
+from planner.api.comparing import check_loader_workers, check_on_cpu
 from planner.errors import UsageError
 
 
@@ -15,3 +15,10 @@ def test_plan_on_gpus_is_not_compared_with_peers_on_the_cpu():
     gpu = Plan(strategy="gpu_data", node_batch=32, devices=("cuda:0",))
     with pytest.raises(UsageError, match="plan 7 trains on cuda:0, and peers on the CPU"):
         check_on_cpu([(3, cpu), (7, gpu)])
+
+
+def test_more_data_loading_processes_than_a_host_could_use_are_refused():
+    """A million of them were started."""
+    check_loader_workers(8, 2)
+    with pytest.raises(UsageError, match="--loader-workers 9 and usable_cores=2: use at most 8,"):
+        check_loader_workers(9, 2)

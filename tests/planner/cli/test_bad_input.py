@@ -48,6 +48,8 @@ CASES = [
     ("probe --hosts unsafe", 7, "unsafe:1"),
     ("tune --use-case simplebig --set width", 2, "setting 'width' of a use case: write key=value"),
     ("doctor --hosts missing", 2, "missing"),
+    ("probe --quick --ssh-config missing", 2, "ssh configuration missing: no such file"),
+    ("tune --use-case simplebig --hosts remote --ssh-config photos", 2, "photos: it is no file"),
     ("tune --use-case simplebig --db nowhere/planner.db", 6, "make it first"),
     ("plans list --db nowhere/planner.db", 6, "make it first"),
     ("tune --use-case simplebig --db photos", 6, "it is a directory"),

@@ -31,6 +31,12 @@ def test_without_any_plan_the_search_is_named_and_nothing_said_of_one_for_the_ba
     assert "ours is the best plan" not in ended.err
 
 
+def test_data_loading_processes_that_no_host_could_use_are_refused(tuned, steady):
+    ended = tuned.run("compare", "--use-case", steady, "--with", "plain", "--loader-workers", 10**6)
+    assert ended.code == 2, ended.err
+    assert "--loader-workers 1000000 and usable_cores=" in ended.errors[0]
+
+
 @pytest.mark.long
 def test_peers_that_come_with_pytorch_take_turns_with_our_plan(tuned, cases):
     data = tuned.data(

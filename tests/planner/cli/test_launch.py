@@ -164,12 +164,14 @@ def test_place_where_no_run_can_be_kept_is_an_error_of_one_line(tuned, steady):
     assert "Traceback" not in ended.err
 
 
-def test_ways_to_sum_between_hosts_that_one_host_has_no_use_for_are_a_warning(tuned, steady):
+def test_options_of_several_hosts_that_one_host_has_no_use_for_are_a_warning(tuned, steady):
     """They did nothing, and nothing was said."""
-    ended = tuned.launch(steady, "--wire", "top1", "--all-reduce", "tree", "--dry-run")
+    words = ("--wire", "top1", "--all-reduce", "tree", "--all-hosts", "--keep-shares")
+    ended = tuned.launch(steady, *words, "--dry-run")
     assert ended.code == 0
     warnings = [line for line in ended.err.splitlines() if line.startswith("warning:")]
-    assert [w for w in warnings if "--wire top1 and --all-reduce tree and one host" in w]
+    unused = "--wire top1, --all-reduce tree, --all-hosts, --keep-shares and one host"
+    assert [w for w in warnings if unused in w]
     usual = tuned.launch(steady, "--wire", "fp32", "--all-reduce", "ring", "--dry-run")
     assert "one host" not in usual.err
 

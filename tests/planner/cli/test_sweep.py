@@ -77,7 +77,10 @@ def test_detached_sweep_is_a_job_that_names_its_sweep(ddlplan):
         (("--batches", "8"), "Missing option '--use-case'"),
         (("--use-case", "simplebig", "--batches", "8,x"), "--batches '8,x': name whole numbers"),
         (("--use-case", "simplebig", "--batches", "0"), "--batches '0': name whole numbers"),
-        (("--use-case", "simplebig", "--batches", "8", "--plans", "worst"), "--plans 'worst'"),
+        (
+            ("--use-case", "simplebig", "--batches", "8", "--plans", "bset"),
+            "--plans 'bset': name best, or whole numbers from 1 on",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_one_line(ddlplan, arguments, message):
@@ -85,6 +88,14 @@ def test_options_that_make_no_sense_are_one_line(ddlplan, arguments, message):
     assert ended.code == 2
     assert message in ended.errors[0]
     assert ddlplan.listing() == []
+
+
+@pytest.mark.parametrize("options", [("--allow-stale",), ("--allow-stale", "--plans", "best")])
+def test_stale_plans_are_allowed_without_a_word_only_where_plans_are_named(ddlplan, options):
+    ended = ddlplan.run(*SWEEP, *options, "--html", ".")
+    assert ended.code == 2
+    warning = "--allow-stale and no --plans: no stored plan is used, so nothing changes by it"
+    assert (warning in ended.err) == ("--plans" not in options)
 
 
 @pytest.mark.parametrize("file", [".", "nowhere/sweep.html"])

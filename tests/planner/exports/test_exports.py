@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import slurm_stand_in
 
 from launch.plan import Plan
 from planner.errors import UsageError
-from planner.exports.formats import TEXT_FORMATS, export_text, find_format
+from planner.exports.formats import JSON, TEXT_FORMATS, export_text, find_format
 from planner.plans.plain_commands import plain_commands
 from planner.scripts.naming import STRATEGY, script_name
 from probes.cpu import read_cpu
@@ -202,6 +203,12 @@ def test_an_allocator_is_preloaded_by_its_name_alone():
     assert "-x LD_PRELOAD=libtcmalloc_minimal.so.4 " in commands["mpirun"]
     script = export_text(replace(STORED, plan=PLANS["threads"]), "shell")
     assert "libtcmalloc_minimal.so.4${LD_PRELOAD:+:$LD_PRELOAD}\n" in script
+
+
+def test_every_format_is_in_the_help_by_each_of_its_names(ddlplan):
+    """``slurm`` was taken, and only a page said so."""
+    shown = re.findall(r"\w+", ddlplan.run("plans", "export", "--help").out)
+    assert {JSON, *TEXT_FORMATS, "slurm"} <= {*shown}
 
 
 def test_an_unknown_format_is_refused_with_those_there_are():

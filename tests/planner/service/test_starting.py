@@ -29,6 +29,13 @@ def test_a_use_case_that_is_not_there_is_refused_and_none_is_imported(ddlplan, u
     assert reason in ended.err.lower() or reason in ended.err
 
 
+def test_an_ssh_configuration_that_is_not_there_is_refused_at_once(ddlplan):
+    """It served, and each job on other hosts failed."""
+    ended = ddlplan.run("serve", "--ssh-config", "missing")
+    assert ended.code == 2
+    assert ended.errors == ["error: ssh configuration missing: no such file or folder"]
+
+
 def test_without_a_database_its_whole_path_is_told_and_root_that_trainings_will_be_refused(
     tmp_path, own_locks
 ):
