@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -59,6 +60,19 @@ def suggest_command(
 def database_options(db: str) -> list[str]:
     """Give the option that names a database; none where commands find it by themselves."""
     return [] if db == os.environ.get("DDLPLAN_DB", "planner.db") else ["--db", db]
+
+
+def name_database(command: str, db: str) -> str:
+    """Give a command line of ddlplan with the option that names a database, where it needs one.
+
+    It stands before the ``--`` of a script. What is no command of ddlplan stays as it is.
+    """
+    options = database_options(db)
+    if not options or not command.startswith("ddlplan "):
+        return command
+    words = shlex.split(command)
+    end = words.index("--") if "--" in words else len(words)
+    return command_line([*words[:end], *options, *words[end:]])
 
 
 def _from_here(place: str) -> str:

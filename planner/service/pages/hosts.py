@@ -9,6 +9,7 @@ from planner.api.together import HostsTogether
 from planner.cluster.links import MeasuredLinks
 from planner.cluster.node_choice import NodeChoice
 from planner.jobs.making import NodePlan
+from planner.jobs.suggested_command import name_database
 from planner.records.training_record import TrainingRecord
 from planner.report.figures.figure import drawn_figures
 from planner.report.figures.hosts_figures import (
@@ -47,11 +48,12 @@ def show(request: PageRequest, context: Context) -> View:
 
 def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
     choice, launches = found.choice, _find_launches(found, context)
+    probes = name_database(_PROBES, context.db)
     drawn = [launches_figure(launches)]
     if choice is not None:
         drawn = [subsets_figure(choice), gains_figure(choice), *drawn]
     return {
-        "lines": [] if choice is None else list(choice_lines(choice, _PROBES)),
+        "lines": [] if choice is None else list(choice_lines(choice, probes)),
         "shares": [] if choice is None else _shares(found.plans, choice),
         "stale": {one.host: one.reasons for one in found.plans if one.reasons},
         "figures": drawn_figures(*drawn),

@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context as TemplateContext
 from markupsafe import Markup, escape
 
+from planner.jobs.suggested_command import name_database
 from planner.plans.stored_plan import iso_utc
 from planner.quantities import (
     format_bytes,
@@ -61,6 +63,7 @@ def render(view: View, path: str, context: Context, seen: int) -> str:
         "here": here,
         "current": path == here,
         "now": context.now(),
+        "db": context.db,
     }
     return _ENVIRONMENT.get_template(view.template).render({**common, **view.values})
 
@@ -95,6 +98,12 @@ def _finalize(value: object) -> object:
 def _whole(text: str) -> Markup:
     """Write a text in full, where it is what a person is to copy."""
     return escape(printable(text))
+
+
+@pass_context
+def _for_database(context: TemplateContext, command: str) -> Markup:
+    """Write a command in full, with the database that the page shows."""
+    return _whole(name_database(command, context["db"]))
 
 
 def _sentence(text: str) -> Markup:
@@ -179,6 +188,7 @@ def _make_environment() -> Environment:
         duration=format_duration,
         figure=_figure,
         figures=_figures,
+        for_database=_for_database,
         interval=format_interval,
         log=_log,
         number=_number,

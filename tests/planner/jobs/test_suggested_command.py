@@ -11,7 +11,7 @@ from sample_plan import FOUND
 from launch.workload import Workload
 from planner.api.tuning import find_launch_plan_id
 from planner.jobs.hosts import Hosts
-from planner.jobs.suggested_command import suggest_command
+from planner.jobs.suggested_command import name_database, suggest_command
 from probes.timing import Interval
 
 HERE = Hosts.this_machine()
@@ -55,3 +55,15 @@ def test_plan_that_launch_would_not_find_by_itself_is_named(store):
     assert find_launch_plan_id(store, store.plans.get(slow)) == slow
     assert f" --plan {slow}" in suggested("simplebig", plan_id=slow)
     assert "--plan" not in suggested("simplebig")
+
+
+def test_database_is_named_before_the_command_of_a_script(monkeypatch):
+    db = "/data/my lab.db"
+    own, script = "ddlplan launch --plan 3", " -- python 'a -- b.py' --workers {workers}"
+    assert name_database(own + script, db) == f"{own} --db '/data/my lab.db'{script}"
+    assert name_database("ddlplan probe", db) == "ddlplan probe --db '/data/my lab.db'"
+    for same in ("torchrun train.py", "python -m 'unclosed"):
+        assert name_database(same, db) == same
+    assert name_database("ddlplan probe", "planner.db") == "ddlplan probe"
+    monkeypatch.setenv("DDLPLAN_DB", db)
+    assert name_database(own + script, db) == own + script

@@ -67,17 +67,18 @@ def get(pages: Pages, address: str) -> Markup:
     return markup
 
 
-def test_a_script_is_launched_by_its_command(change_plan):
+def test_a_script_is_launched_by_its_command(change_plan, tmp_path):
     plan, _, pages = change_plan(
         use_case="script:python train.py '{batch}'",
         plan=Plan(strategy="script", node_batch=32, options={"batch": 32}),
     )
     said = get(pages, f"/plans/{plan}").text
-    assert f"ddlplan launch --plan {plan} -- python train.py {{batch}}" in said
+    options = f"--plan {plan} --db {tmp_path / 'planner.db'}"
+    assert f"ddlplan launch {options} -- python train.py {{batch}}" in said
     assert "YOUR_SCRIPT.py" not in said
 
 
-def test_a_new_search_of_a_script_measures_as_before(change_plan):
+def test_a_new_search_of_a_script_measures_as_before(change_plan, tmp_path):
     """The story: a script of --step-regex, tuned again as was said, showed no steps."""
     options = {"step_regex": "loss", "no_python": True}
     plan, _, pages = change_plan(
@@ -86,7 +87,8 @@ def test_a_new_search_of_a_script_measures_as_before(change_plan):
         software=OLD,
         study_id=None,  # the lab's is one of a use case, with --precision auto
     )
-    said = "ddlplan tune --no-python --step-regex loss -- ./train"
+    db = tmp_path / "planner.db"
+    said = f"ddlplan tune --no-python --step-regex loss --db {db} -- ./train"
     shown = get(pages, f"/plans/{plan}").text
     assert said in shown[: shown.index("To train with it")]  # exports below had it too
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import platform
+import re
 from dataclasses import replace
 
 import pytest
@@ -94,6 +96,19 @@ def test_texts_of_users_are_no_markup(hostile_pages, path):
     assert not set(page.html) & {"\u202e", "\u2066", "\x1b"}
     assert "[31m49" not in page.html
     assert len(page.html.encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_commands_name_the_database_that_is_shown(pages, lab_db, path, monkeypatch):
+    """What was typed showed, or filled, planner.db of the present folder."""
+    offered = re.compile(r"""(?:class="command">|type: )<code>(ddlplan [^<]*)</code>""")
+    commands = list(map(html.unescape, offered.findall(pages.get(path).html)))
+    assert commands or path not in ("/plans/1", "/studies/1", "/sweeps/1", "/trainings/1")
+    assert [one for one in commands if f" --db {lab_db}" not in one] == []
+    monkeypatch.setenv("DDLPLAN_DB", str(lab_db))
+    found = offered.findall(pages.get(path).html)
+    assert len(found) == len(commands)
+    assert [one for one in found if "--db" in one] == []
 
 
 def test_part_of_a_log_is_told_in_bytes(tmp_path):
