@@ -9,9 +9,13 @@ from launch.case_facts import CaseFacts
 from launch.errors import LaunchError
 from launch.reports import Noted, Report, Warned
 from launch.strategies import strategy_names
+from launch.system.durable_files import explain_absence
+from launch.use_cases import resolve
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.cancellation import Cancellation
+from planner.errors import UsageError
+from planner.scripts.naming import command_for, is_script
 from planner.search.space import find_obstacles
 from planner.store import Store
 from planner.trials.reports import Listener, ignore
@@ -71,6 +75,27 @@ def check_use_case(
         obstacles={name: obstacles.get(name) for name in names},
         warnings=(*warnings, *facts.warnings),
     )
+
+
+def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> str:
+    """Give the use case that a stored plan is of, as `launch.use_cases.make_workload` takes it.
+
+    Raises:
+        NoPlanError: There is no plan with this number.
+        UsageError: It is of a script, or the file of its use case is not there any more.
+    """
+    with Store.open(db, create=False) as store:
+        use_case = store.plans.get(plan_id).use_case
+    if is_script(use_case):
+        line = command_for(use_case, "launch", "--plan", str(plan_id))
+        raise UsageError(f"plan {plan_id} is of a script, which is run by {line}")
+    file = resolve(use_case).source_file
+    if file is not None and (why := explain_absence(file)) is not None:
+        raise UsageError(
+            f"plan {plan_id} is for {use_case}, and {file}: {why}: say with --use-case where it "
+            "lies now"
+        )
+    return use_case
 
 
 def find_known_place(

@@ -11,7 +11,6 @@ from planner.cli.options import (
     AllowStale,
     AsCsv,
     AsJson,
-    CaseName,
     CaseSettings,
     Database,
     DataFolder,
@@ -29,6 +28,7 @@ from planner.cli.values import (
     check_data,
     check_one_format,
     duration_s,
+    find_case,
     find_hosts,
     names_of,
     one_of,
@@ -36,13 +36,21 @@ from planner.cli.values import (
 from planner.report.output import start_output
 
 _BOTH = "both"
+_USUAL_CASE = "simplebig"
 _peer_option = partial(option, group="Peers")
 _turns_option = partial(option, group="Turns")
 
 
 def compare(
     *,
-    use_case: CaseName = "simplebig",
+    use_case: Annotated[
+        str | None,
+        what_option(
+            "--use-case",
+            help_="Use case, as for launch; by default that of --plan, else simplebig.",
+            metavar="NAME",
+        ),
+    ] = None,
     set: CaseSettings = None,  # noqa: A002 - the name of the option
     data: DataFolder = None,
     seed: Seed = 0,
@@ -122,6 +130,7 @@ def compare(
     check_one_format(json=json, csv=csv)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     found.access.require_mpirun(also_in_slurm=True)
+    use_case = find_case(use_case, plan, db) or _USUAL_CASE
     check_data(data, found, use_case)
     choices = (*map(str, Setting), _BOTH)
     wanted = one_of("--settings", settings, choices)

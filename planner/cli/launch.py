@@ -31,7 +31,7 @@ from planner.cli.options import (
     what_option,
 )
 from planner.cli.scripts import Command, check_options, needed_case
-from planner.cli.values import check_data, duration_s, find_hosts, one_of
+from planner.cli.values import check_data, duration_s, find_case, find_hosts, one_of
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -193,7 +193,7 @@ def launch(
 
         launch_script(command, db, out, plan_id=plan, allow_stale=allow_stale, dry_run=dry_run)
         return
-    use_case = needed_case(use_case, "launch")
+    use_case = needed_case(find_case(use_case, plan, db), "launch")
     from launch.gradient_sync.algorithms import algorithm_names
     from launch.gradient_sync.wire_formats import wire_format_names
     from launch.job import CheckpointConfig

@@ -25,7 +25,7 @@ from planner.cli.options import (
     search_option,
     what_option,
 )
-from planner.cli.values import check_data, check_one_format, counts_named, listed_name
+from planner.cli.values import check_data, check_one_format, counts_named, find_case, listed_name
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -90,6 +90,12 @@ def sweep(
 
     out = start_output("sweep", as_json=json)
     check_one_format(json=json, csv=csv)
+    named: tuple[int, ...] | str = ()
+    if plans is not None:
+        is_best = plans.strip() == BEST
+        named = BEST if is_best else counts_named("--plans", plans, word=BEST)
+    if isinstance(named, tuple) and named:
+        use_case = find_case(use_case, named[0], db)
     if use_case is None or batches is None:
         missing = "--use-case" if use_case is None else "--batches"
         raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")
@@ -98,11 +104,7 @@ def sweep(
         workload=make_workload(use_case, settings=set or (), data=data, seed=seed),
         batches=counts_named("--batches", batches),
         devices=() if devices is None else counts_named("--devices", devices),
-        plans=()
-        if plans is None
-        else BEST
-        if plans.strip() == BEST
-        else counts_named("--plans", plans, word=BEST),
+        plans=named,
         epochs=epochs,
         fresh=fresh,
         allow_stale=allow_stale,

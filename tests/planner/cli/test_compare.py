@@ -31,8 +31,9 @@ def test_without_any_plan_the_search_is_named_and_nothing_said_of_one_for_the_ba
     assert "ours is the best plan" not in ended.err
 
 
-def test_data_loading_processes_that_no_host_could_use_are_refused(tuned, steady):
-    ended = tuned.run("compare", "--use-case", steady, "--with", "plain", "--loader-workers", 10**6)
+def test_data_loading_processes_that_no_host_could_use_are_refused(tuned):
+    """With a plan, which is not one of simplebig: it knows its use case."""
+    ended = tuned.run("compare", "--plan", 1, "--with", "plain", "--loader-workers", 10**6)
     assert ended.code == 2, ended.err
     assert "--loader-workers 1000000 and usable_cores=" in ended.errors[0]
 

@@ -176,6 +176,12 @@ def test_options_of_several_hosts_that_one_host_has_no_use_for_are_a_warning(tun
     assert "one host" not in usual.err
 
 
+def test_plan_knows_its_use_case(tuned, steady):
+    """`launch --plan 1` asked for the use case, and was refused if it was not that of the plan."""
+    dry = ("launch", "--allow-run-as-root", "--plan", 1, "--dry-run")
+    assert tuned.run(*dry).out == tuned.run(*dry, "--use-case", steady).out != ""
+
+
 def test_dry_run_starts_and_writes_nothing(tuned, steady):
     before = tuned.listing()
     ended = tuned.launch(steady, "--dry-run")

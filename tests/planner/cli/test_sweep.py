@@ -90,6 +90,12 @@ def test_options_that_make_no_sense_are_one_line(ddlplan, arguments, message):
     assert ddlplan.listing() == []
 
 
+def test_plans_of_a_sweep_know_their_use_case(tuned):
+    ended = tuned.run("sweep", "--plans", 1, "--batches", 8, "--html", ".")
+    assert ended.code == 2
+    assert "--html .: " in ended.errors[0]
+
+
 @pytest.mark.parametrize("options", [("--allow-stale",), ("--allow-stale", "--plans", "best")])
 def test_stale_plans_are_allowed_without_a_word_only_where_plans_are_named(ddlplan, options):
     ended = ddlplan.run(*SWEEP, *options, "--html", ".")

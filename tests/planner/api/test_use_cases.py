@@ -1,0 +1,51 @@
+"""Use cases as plans know them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sample_plan import FOUND
+
+from planner.api.use_cases import find_case_of_plan
+from planner.errors import NoPlanError, UsageError
+from planner.store import Store
+
+
+@pytest.fixture
+def case_of(tmp_path):
+    """Store a plan of a use case; give what its number leads to."""
+    db = str(tmp_path / "planner.db")
+
+    def find(use_case: str) -> str:
+        with Store.open(db) as store:
+            number = store.plans.save(replace(FOUND, id=None, use_case=use_case))
+        return find_case_of_plan(number, db=db)
+
+    return find
+
+
+def test_plan_leads_to_its_use_case_where_that_lies(case_of, tmp_path):
+    (tmp_path / "case.py").write_text("class Mine: ...\n")
+    for name in ("simplebig", "mnist_cnn,lr=0.1", f"{tmp_path}/case.py:Mine", "lab.cases:Mine"):
+        assert case_of(name) == name
+
+
+def test_file_that_has_moved_is_one_line_that_names_the_option(case_of, tmp_path):
+    place = f"{tmp_path}/gone/case.py"
+    with pytest.raises(UsageError) as caught:
+        case_of(f"{place}:Mine")
+    assert str(caught.value) == (
+        f"plan 1 is for {place}:Mine, and {place}: no such file or folder: say with --use-case "
+        "where it lies now"
+    )
+
+
+def test_plan_of_a_script_leads_to_the_command_with_that(case_of):
+    with pytest.raises(UsageError, match=r"ddlplan launch --plan 1 -- python train.py \{batch\}$"):
+        case_of("script:python train.py '{batch}'")
+
+
+def test_plan_that_is_not_there_is_none(tmp_path):
+    with pytest.raises(NoPlanError):
+        find_case_of_plan(1, db=str(tmp_path / "planner.db"))
