@@ -85,7 +85,15 @@ class NoPlanError(PlannerError):
 
 
 class NoDatabaseError(NoPlanError):
-    """There is no database: nothing was tuned yet."""
+    """There is no database: nothing was tuned yet.
+
+    Attributes:
+        above: Option that names a database of the same name in a folder above; ``None`` without.
+    """
+
+    def __init__(self, message: str, *, above: str | None = None) -> None:
+        super().__init__(message)
+        self.above = above
 
 
 class NoJobError(PlannerError):

@@ -18,6 +18,8 @@ def needing_plans(trained: str, db: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except NoDatabaseError as error:
+        if error.above is not None:
+            remedy += f", or name the database of a folder above with {error.above}"
         raise make_missing_plan_error(trained, f"in {db}", remedy) from error
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 from pathlib import Path
 
-from launch.system.durable_files import sync_folder
+from launch.system.durable_files import explain_absence, sync_folder
 from planner.errors import StoreUnwritableError, StoreUrlError, reason_of
 from probes.storage.file_system import MOUNTS, find_file_system
 
@@ -62,6 +63,24 @@ def exists_as_file(path: Path) -> bool:
     if not stat.S_ISREG(mode):
         raise StoreUnwritableError(f"database {path}: it is no regular file: name another")
     return True
+
+
+def find_above(path: Path) -> Path | None:
+    """Find a file of the same name in a folder above the present one; of several, the nearest.
+
+    No folder above the home folder is looked into, nor is one for a file that is named elsewhere.
+    """
+    if path.name != str(path):
+        return None
+    home: Path | None = None
+    with contextlib.suppress(RuntimeError):  # of a user who has none
+        home = Path.home().resolve()
+    folder, way = Path.cwd(), Path()
+    while folder not in (home, folder.parent):
+        folder, way = folder.parent, ".." / way
+        if not explain_absence(folder / path) and (folder / path).is_file():
+            return way / path
+    return None
 
 
 def create_private(path: Path) -> bool:

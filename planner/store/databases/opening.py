@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from planner.errors import NoDatabaseError, StoreError, StoreLockedError
@@ -14,6 +16,7 @@ from planner.store.databases.location import (
     create_private,
     database_path,
     exists_as_file,
+    find_above,
     find_network_file_system,
     is_postgres,
     remove_if_empty,
@@ -51,9 +54,7 @@ def open_database(
     if not exists_as_file(path):
         if not create:
             check_folder(path)  # where that is missing too, the name is wrong
-            raise NoDatabaseError(
-                f"there is no database {path}: ddlplan tune makes one, --db names another"
-            )
+            raise _make_missing_error(path)
         made = create_private(path)
     database = SqliteDatabase(path, lock_timeout_s=lock_timeout_s)
     try:
@@ -133,6 +134,16 @@ def find_hazard(url: str) -> str | None:
         f"database {path} is on a network file system ({kind}), where SQLite's locks may fail "
         "and two programs that write at once may damage it: name a file on a local disk with "
         "--db, or use PostgreSQL"
+    )
+
+
+def _make_missing_error(path: Path) -> NoDatabaseError:
+    """Make the error for a file that is not there, which names one of a folder above."""
+    found = find_above(path)
+    above = None if found is None else shlex.join(["--db", str(found)])
+    other = "--db names another" if above is None else f"{above} names that of a folder above"
+    return NoDatabaseError(
+        f"there is no database {path}: ddlplan tune makes one, {other}", above=above
     )
 
 

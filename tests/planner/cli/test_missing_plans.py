@@ -82,3 +82,20 @@ def test_best_of_a_named_host_is_its_own_and_another_name_is_told(with_plans_of_
     assert with_plans_of_another_host.data(*best, "elsewhere")["node"] == "elsewhere"
     line = refused(with_plans_of_another_host, *best, "nowhere")
     assert line == f"error: no plan for simplebig on nowhere: run {TUNE_CASE}"
+
+
+def test_database_of_a_folder_above_is_named(without_plans, command_line):
+    """The plans were a folder above, and `tune` was named."""
+    below = without_plans.folder / "cases" / "mine"
+    below.mkdir(parents=True)
+    (below / "train.py").touch()
+    for words, what, tune in (COMMANDS["launch a case"], COMMANDS["launch a script"]):
+        line = refused(command_line(below), *words)
+        other = "or name the database of a folder above with --db ../../planner.db"
+        assert line == f"error: no plan for {what} in planner.db: run {tune}, {other}"
+    listed = command_line(below).run("plans", "list")
+    assert listed.code == 0
+    assert "--db ../../planner.db names that of a folder above" in listed.err
+    there = refused(command_line(below), "launch", "--db", "../../planner.db", *words[1:])
+    assert there.startswith(f"error: no plan for {what} on {HERE}: run ")
+    assert [file.name for file in below.iterdir()] == ["train.py"]

@@ -14,6 +14,7 @@ from planner.store import find_hazard
 from planner.store.databases.location import (
     check_writable,
     create_private,
+    find_above,
     find_network_file_system,
 )
 
@@ -109,3 +110,22 @@ def test_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write anywhere
     with pytest.raises(StoreUnwritableError, match=f"planner.db: {tmp_path} cannot be written"):
         check_writable(Path("planner.db"))
+
+
+def test_nearest_file_of_the_name_above_is_found_up_to_the_home_folder(tmp_path, monkeypatch):
+    below = tmp_path / "home" / "lab" / "below"
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "planner.db").touch()  # above the home folder
+    assert find_above(Path("planner.db")) is None
+    (tmp_path / "home" / "planner.db").touch()
+    assert find_above(Path("planner.db")) == Path("../../planner.db")
+    (tmp_path / "home" / "lab" / "planner.db").mkdir()
+    assert find_above(Path("planner.db")) == Path("../../planner.db")
+    for other in ("other.db", "here/planner.db", str(below / "planner.db")):
+        assert find_above(Path(other)) is None
+    monkeypatch.chdir(tmp_path / "home")
+    assert find_above(Path("planner.db")) is None
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))
+    assert find_above(Path("planner.db")) == Path("../planner.db")
