@@ -61,7 +61,8 @@ class CheckpointError(LaunchError):
 
 
 class MachineBusyError(LaunchError):
-    """Something else is timed on this machine, or a training runs, and nobody wants to wait."""
+    """Something else is timed on this machine, or a training runs, and waiting is not wanted, or
+    would have no end."""
 
 
 class ExportError(LaunchError):

@@ -130,11 +130,17 @@ def timing_alone(
         pause: Waits for some seconds; it may raise.
 
     Raises:
-        MachineBusyError: It is taken, or a training runs, and ``waits`` is false.
+        MachineBusyError: It is taken, or a training runs, and ``waits`` is false; or it is taken by
+            a process below which this one runs, as in a script that is timed.
     """
     with ExitStack() as places:
         told = None
         while (other := _guarded(lambda: _try_timing(places, occupant), on_trouble)) is not None:
+            if other.is_ancestor():
+                raise MachineBusyError(
+                    f"this machine is in use by {other}: it runs this command, and each would wait "
+                    "for the other: run this one by itself"
+                )
             if not waits:
                 raise MachineBusyError(
                     f"this machine is in use by {other}: leave out --no-wait to wait for its end"

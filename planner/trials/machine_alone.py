@@ -21,7 +21,7 @@ def machine_alone(listener: Listener, cancellation: Cancellation, *, waits: bool
         waits: Whether to wait while the machine is in use.
 
     Raises:
-        MachineBusyError: It is, and ``waits`` is false.
+        MachineBusyError: It is, and ``waits`` is false; or this runs in a script that is timed.
         CancelledError: The end was asked for while this waited.
     """
 

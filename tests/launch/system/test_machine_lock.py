@@ -6,29 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 
 import psutil
 import pytest
+from machine_holder import machine_in_use
 
 from launch.errors import MachineBusyError
 from launch.system import machine_lock
 from launch.system.machine_lock import Occupant, timing_alone, training_noticed
 
 ME = Occupant.of_this_process("ddlplan tune --use-case mine")
-HOLDER = """
-import sys
-from launch.system.machine_lock import Occupant, timing_alone, training_noticed
-occupant, fail = Occupant.of_this_process("ddlplan theirs"), sys.exit
-with (
-    timing_alone(occupant, waits=False, on_wait=fail, on_trouble=fail)
-    if sys.argv[1] == "times"
-    else training_noticed(occupant, fail)
-):
-    print("has it", flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -36,23 +25,6 @@ def folder(tmp_path, monkeypatch):
     """Locks of the test's own."""
     monkeypatch.setenv("DDLPLAN_LOCKS", str(tmp_path))
     return tmp_path
-
-
-@contextmanager
-def other(what):
-    """Another process that times something, or trains."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, what],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout.readline() == "has it\n"
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
 class Heard(list):
@@ -84,7 +56,7 @@ def train(heard, occupant=ME):
 
 @pytest.mark.parametrize("what", ["times", "trains"])
 def test_second_waits_and_says_for_whom_until_that_one_is_killed(what):
-    with other(what) as process:
+    with machine_in_use(what) as process:
 
         def kill():
             os.kill(process.pid, signal.SIGKILL)
@@ -102,13 +74,13 @@ def test_second_waits_and_says_for_whom_until_that_one_is_killed(what):
 @pytest.mark.parametrize("what", ["times", "trains"])
 def test_who_does_not_want_to_wait_is_refused(what):
     refused = pytest.raises(MachineBusyError, match=r"in use by process \d+ of .*: leave out --no-")
-    with other(what), refused, time_alone(Heard(), waits=False):
+    with machine_in_use(what), refused, time_alone(Heard(), waits=False):
         pass
 
 
 def test_training_waits_for_nobody_and_tells_whom_it_disturbs():
     heard = Heard()
-    with other("times") as process, train(heard):
+    with machine_in_use("times") as process, train(heard):
         pass
     (line,) = heard
     assert f"disturbs the times that are measured by process {process.pid} of" in line
@@ -116,7 +88,7 @@ def test_training_waits_for_nobody_and_tells_whom_it_disturbs():
 
 def test_trainings_do_not_mind_each_other():
     heard = Heard()
-    with other("trains"), train(heard), train(heard):
+    with machine_in_use("trains"), train(heard), train(heard):
         pass
     assert heard == heard.troubles == []
 
@@ -178,7 +150,7 @@ def test_pipe_in_the_place_of_a_lock_holds_nobody_up(folder):
 @pytest.mark.parametrize("text", ["", '{"pid": "all of them"}'])
 def test_who_does_not_describe_itself_is_named_as_the_kernel_knows_it(folder, text):
     """A place that was just taken, or the text of a full disk, was "another process"."""
-    with other("times") as process:
+    with machine_in_use("times") as process:
         (folder / "ddlplan-timing.lock").write_text(text)
         named = pytest.raises(
             MachineBusyError, match=rf"in use by process {process.pid} of .*python"
@@ -204,6 +176,21 @@ def test_search_within_a_launched_script_does_not_wait_for_that(folder):
     with train(heard):
         found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert found.stdout == "times\n", found.stderr
+
+
+def test_search_within_a_script_that_is_timed_is_refused_at_once():
+    """It waited for what waited for it, until the time of the script's trial was over."""
+    source = (
+        "from launch.system.machine_lock import Occupant, timing_alone\n"
+        "import sys\n"
+        "me, fail = Occupant.of_this_process('ddlplan tune'), sys.exit\n"
+        "with timing_alone(me, waits=True, on_wait=fail, on_trouble=fail): pass\n"
+    )
+    with time_alone(Heard()):
+        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    line = found.stderr.splitlines()[-1]
+    assert f"MachineBusyError: this machine is in use by process {os.getpid()} of " in line
+    assert line.endswith("each would wait for the other: run this one by itself")
 
 
 def test_launch_within_a_script_that_is_timed_disturbs_nobody(folder):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import typer.main
+from machine_holder import machine_in_use
 
-from launch.system.machine_lock import Occupant, timing_alone
 from planner.cli.app import app
 from planner.store import Store
 
@@ -343,8 +343,7 @@ def test_doctor_and_quick_probe_answer_in_json(ddlplan):
 
 
 def test_no_wait_ends_at_once_while_something_else_is_timed(ddlplan):
-    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
-    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+    with machine_in_use():
         ended = ddlplan.run("probe", "--no-wait", "--json")
     assert ended.code == ended.document["error"]["code"] == 7
     assert ended.document["error"]["kind"] == "busy"
@@ -354,8 +353,7 @@ def test_no_wait_ends_at_once_while_something_else_is_timed(ddlplan):
 
 def test_use_case_that_lacks_its_data_is_refused_though_the_machine_is_in_use(ddlplan):
     """`tune --use-case imagefolder` waited for another search to end before it said so."""
-    theirs = Occupant.of_this_process("ddlplan tune --use-case theirs")
-    with timing_alone(theirs, waits=False, on_wait=pytest.fail, on_trouble=pytest.fail):
+    with machine_in_use():
         tuned = ddlplan.run("tune", "--use-case", "imagefolder,size=160", "--no-wait")
         examined = ddlplan.run("doctor", "--use-case", "imagefolder")
     for ended in (tuned, examined):

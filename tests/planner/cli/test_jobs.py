@@ -9,10 +9,10 @@ import signal
 from dataclasses import replace
 
 import pytest
+from machine_holder import machine_in_use
 from training_samples import JOB
 from worth_cases import TRIALS
 
-from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_identity import ProcessIdentity
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobState
@@ -27,9 +27,7 @@ STEADY = "steady_cases.py:Steady"
 @pytest.fixture
 def held():
     """Whatever is to be timed waits, so that it can be listed and cancelled."""
-    with timing_alone(
-        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
-    ):
+    with machine_in_use():
         yield
 
 
@@ -130,9 +128,7 @@ def test_launch_without_any_plan_is_refused_before_it_is_a_job(ddlplan, cases):
 def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):
     with Store.open(str(ddlplan.folder / "planner.db")):
         pass
-    with timing_alone(
-        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
-    ):
+    with machine_in_use():
         process = ddlplan.start("probe")
         ddlplan.wait_until(lambda: ddlplan.data("jobs", "list"), "the probe is listed")
         refused = ddlplan.run("jobs", "cancel", 1)

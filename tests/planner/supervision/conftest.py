@@ -10,7 +10,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
-from supervision_queue import DB, Queue, timing_taken
+from machine_holder import machine_in_use
+from supervision_queue import DB, Queue
 
 from planner.store import Store
 
@@ -28,5 +29,5 @@ def queue(ddlplan, monkeypatch) -> Iterator[Queue]:
 @pytest.fixture
 def nothing_is_timed() -> Iterator[None]:
     """Hold up probes for the whole test."""
-    with timing_taken():
+    with machine_in_use():
         yield

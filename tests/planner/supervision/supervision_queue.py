@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from launch.system.machine_lock import Occupant, timing_alone
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
@@ -60,12 +57,3 @@ class Queue:
         command = folder.read_command()
         assert command is not None
         return command.pid
-
-
-@contextmanager
-def timing_taken() -> Iterator[None]:
-    """Have the machine's place for timing, so that no probe begins."""
-    with timing_alone(
-        Occupant.of_this_process("a test"), waits=False, on_wait=print, on_trouble=print
-    ):
-        yield

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from supervision_queue import timing_taken
+from machine_holder import machine_in_use
 from training_samples import JOB
 
 from planner.errors import RunDirectoryError, SupervisorError
@@ -86,7 +86,7 @@ def test_folders_that_are_removed_hide_no_end(queue, ddlplan, tmp_path):
     """That of a running job, and the working folder of one that waits there."""
     gone = tmp_path / "gone"
     gone.mkdir()
-    with timing_taken():
+    with machine_in_use():
         first = queue.submit()
         job = submission.submit(
             queue.store,

@@ -15,10 +15,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 from filled_store import fill
+from machine_holder import machine_in_use
 from serving import Serving, check_answer, serving
 from training_samples import JOB
 
-from launch.system.machine_lock import Occupant, timing_alone
 from launch.system.process_identity import ProcessIdentity
 from planner.records.job_record import JobKind
 from planner.store import Store
@@ -319,9 +319,8 @@ def test_the_queue_ends_somewhere(tmp_path, own_locks):
 
 def test_after_a_killed_server_everything_is_as_before(tmp_path, own_locks):
     fill(tmp_path / "planner.db")
-    theirs = Occupant.of_this_process("a search")  # for whose end the job waits
-    alone = timing_alone(theirs, waits=True, on_wait=print, on_trouble=pytest.fail)
-    with alone, serving(tmp_path, "--allow-actions") as server:
+    # For whose end the job waits.
+    with machine_in_use(), serving(tmp_path, "--allow-actions") as server:
         job = server.ask("/api/v1/jobs/probe", body={"quick": False}).data
         waiting = server.ask("/api/v1/jobs/probe", body={"quick": True}).data
         before = {path: server.ask(path).data for path in stable_paths(server)}
