@@ -61,8 +61,7 @@ class CheckpointError(LaunchError):
 
 
 class MachineBusyError(LaunchError):
-    """Something else is timed on this machine, or a training runs, and waiting is not wanted, or
-    would have no end."""
+    """Something else is timed here, or trains, and waiting is not wanted or would have no end."""
 
 
 class ExportError(LaunchError):

@@ -215,7 +215,7 @@ def test_process_above_that_may_not_be_looked_at_ends_no_training(monkeypatch):
         raise psutil.AccessDenied(process.pid)
 
     heard = Heard()
-    with other("times") as process:
+    with machine_in_use() as process:
         monkeypatch.setattr(psutil.Process, "parent", refuse)
         with train(heard):
             pass
