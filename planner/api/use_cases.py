@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from launch.case_facts import CaseFacts
 from launch.errors import LaunchError
@@ -77,15 +78,19 @@ def check_use_case(
     )
 
 
-def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> str:
-    """Give the use case that a stored plan is of, as `launch.use_cases.make_workload` takes it.
+def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> tuple[str, Path | None]:
+    """Give the use case and the data that a stored plan was found with.
+
+    As `launch.use_cases.make_workload` takes them: no data where the use case finds them by itself.
 
     Raises:
         NoPlanError: There is no plan with this number.
         UsageError: It is of a script, or the file of its use case is not there any more.
     """
     with Store.open(db, create=False) as store:
-        use_case = store.plans.get(plan_id).use_case
+        stored = store.plans.get(plan_id)
+        facts = None if stored.study_id is None else store.studies.case_facts(stored.study_id)
+    use_case, data = stored.use_case, None if facts is None else facts.data
     if is_script(use_case):
         line = command_for(use_case, "launch", "--plan", str(plan_id))
         raise UsageError(f"plan {plan_id} is of a script, which is run by {line}")
@@ -95,7 +100,7 @@ def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> str:
             f"plan {plan_id} is for {use_case}, and {file}: {why}: say with --use-case where it "
             "lies now"
         )
-    return use_case
+    return use_case, None if data is None else Path(data)
 
 
 def find_known_place(

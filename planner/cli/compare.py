@@ -130,7 +130,8 @@ def compare(
     check_one_format(json=json, csv=csv)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     found.access.require_mpirun(also_in_slurm=True)
-    use_case = find_case(use_case, plan, db) or _USUAL_CASE
+    use_case, data = find_case(use_case, data, plan, db)
+    use_case = use_case or _USUAL_CASE
     check_data(data, found, use_case)
     choices = (*map(str, Setting), _BOTH)
     wanted = one_of("--settings", settings, choices)

@@ -193,7 +193,8 @@ def launch(
 
         launch_script(command, db, out, plan_id=plan, allow_stale=allow_stale, dry_run=dry_run)
         return
-    use_case = needed_case(find_case(use_case, plan, db), "launch")
+    use_case, data = find_case(use_case, data, plan, db)
+    use_case = needed_case(use_case, "launch")
     from launch.gradient_sync.algorithms import algorithm_names
     from launch.gradient_sync.wire_formats import wire_format_names
     from launch.job import CheckpointConfig

@@ -95,7 +95,7 @@ def sweep(
         is_best = plans.strip() == BEST
         named = BEST if is_best else counts_named("--plans", plans, word=BEST)
     if isinstance(named, tuple) and named:
-        use_case = find_case(use_case, named[0], db)
+        use_case, data = find_case(use_case, data, named[0], db)
     if use_case is None or batches is None:
         missing = "--use-case" if use_case is None else "--batches"
         raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")

@@ -63,17 +63,20 @@ def checked_name(use_case: str) -> str:
     return make_workload(use_case).use_case
 
 
-def find_case(use_case: str | None, plan_id: int | None, db: str) -> str | None:
-    """Give the use case that was named, else that of the plan that was.
+def find_case(
+    use_case: str | None, data: Path | None, plan_id: int | None, db: str
+) -> tuple[str | None, Path | None]:
+    """Give the use case and the data that were named, else those of the plan that was.
 
     Raises:
         UsageError: The plan is of a script, or its use case lies somewhere else now.
     """
     if use_case is not None or plan_id is None:
-        return use_case
+        return use_case, data
     from planner.api.use_cases import find_case_of_plan
 
-    return find_case_of_plan(plan_id, db=db)
+    use_case, found_with = find_case_of_plan(plan_id, db=db)
+    return use_case, data or found_with
 
 
 def check_data(data: Path | None, hosts: Hosts | None, use_case: str | None = None) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from sample_plan import FOUND
+from store_cases import STUDY
+from worth_cases import FACTS
 
 from planner.api.use_cases import find_case_of_plan
 from planner.errors import NoPlanError, UsageError
@@ -20,7 +23,9 @@ def case_of(tmp_path):
     def find(use_case: str) -> str:
         with Store.open(db) as store:
             number = store.plans.save(replace(FOUND, id=None, use_case=use_case))
-        return find_case_of_plan(number, db=db)
+        found, data = find_case_of_plan(number, db=db)
+        assert data is None  # it was imported: no search of its own says with which
+        return found
 
     return find
 
@@ -49,3 +54,14 @@ def test_plan_of_a_script_leads_to_the_command_with_that(case_of):
 def test_plan_that_is_not_there_is_none(tmp_path):
     with pytest.raises(NoPlanError):
         find_case_of_plan(1, db=str(tmp_path / "planner.db"))
+
+
+def test_plan_of_a_search_leads_to_the_data_too(tmp_path):
+    """`launch --plan 3` would have trained on drawn photos what was tuned on the user's own."""
+    db = str(tmp_path / "planner.db")
+    with Store.open(db) as store:
+        study_id = store.studies.get_or_create(
+            replace(STUDY, facts=replace(FACTS, data="/data/photos"))
+        )
+        number = store.plans.save(replace(FOUND, id=None, use_case="simplebig", study_id=study_id))
+    assert find_case_of_plan(number, db=db) == ("simplebig", Path("/data/photos"))
