@@ -24,15 +24,11 @@ def store(database):
         yield opened
 
 
-def test_a_machine_has_its_last_probe(store):
+def test_a_machine_has_its_last_probe_and_is_another_one_with_other_hardware(store):
     store.machines.save_probe(replace(NODE, speeds=None))
     store.machines.save_probe(NODE)
     (machine,) = store.catalog.machines()
     assert (machine.name, machine.hardware, machine.is_current) == ("vm", NODE, True)
-
-
-def test_a_machine_with_other_hardware_is_another_one(store):
-    store.machines.save_probe(NODE)
     larger = replace(NODE, memory=replace(NODE.memory, total_bytes=2**36))
     store.machines.save_probe(larger)
     machines = store.catalog.machines()

@@ -36,12 +36,6 @@ LINKS = MeasuredLinks(
 )
 
 
-def test_links_come_back_as_they_were(store):
-    number = store.machines.save_links(LINKS)
-    assert number == 1
-    assert store.machines.latest_links(hardware("n1", "n2")) == LINKS
-
-
 def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
     older = {"message_bytes": 4, "time_s": 2.1, "cpu_s": 0.4}
     sums = [older, older | {"interrupts_s": 0.1}]
@@ -67,17 +61,13 @@ def test_links_that_are_not_of_every_host_are_one_error(store, changes):
         store.catalog.links()
 
 
-def test_the_last_links_that_all_hosts_took_part_in_are_given(store):
+def test_the_last_links_that_all_hosts_took_part_in_with_their_hardware_are_given(store):
     pair = replace(LINKS, hosts=("n1", "n2"), fingerprints=("sha256:aa",) * 2, sums=())
     store.machines.save_links(LINKS)
     store.machines.save_links(pair)
     assert store.machines.latest_links({"n2": "sha256:aa", "n1": "sha256:aa"}) == pair
     assert store.machines.latest_links(hardware("n2", "n3")) == LINKS
     assert store.machines.latest_links(hardware("n2", "n3") | {"n4": "sha256:aa"}) is None
-
-
-def test_links_of_other_hardware_are_not_given(store):
-    store.machines.save_links(LINKS)
     assert store.machines.latest_links(hardware("n1") | {"n2": "sha256:new"}) is None
 
 

@@ -72,13 +72,10 @@ def test_texts_are_in_the_order_of_their_bytes(store):
     assert names == ["B", "_", "a b", "a-b", "ab", "b", "\u00e9"]
 
 
-def test_opening_to_read_makes_no_database(path, tmp_path):
+def test_opening_to_read_makes_no_database_of_an_empty_file_either(path, tmp_path):
     with pytest.raises(NoDatabaseError, match="ddlplan tune makes one"):
         Store.open(str(path), create=False)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_file_is_no_database_to_read_and_becomes_one_to_write(path):
     path.touch()
     with pytest.raises(NoDatabaseError):
         Store.open(str(path), create=False)

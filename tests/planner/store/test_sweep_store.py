@@ -10,9 +10,6 @@ from sweep_samples import failed_point, sample_point, sample_record
 
 from planner.errors import NoSweepError
 from planner.records.event_record import Topic
-from planner.store import Store
-from planner.store.inspection import check_database
-from planner.store.transfer import copy_database
 
 
 def test_same_settings_find_the_sweep_with_its_points(store):
@@ -69,14 +66,3 @@ def test_sweep_that_is_not_there_is_said_so(store):
     for sweep_id in [0, -1, 1, 2**70]:
         with pytest.raises(NoSweepError, match=f"no sweep {sweep_id}: ddlplan sweep list"):
             store.sweeps.get(sweep_id)
-
-
-def test_sweeps_are_checked_and_copied_with_everything_else(store, database, tmp_path):
-    sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
-    store.sweeps.add_point(sweep_id, sample_point(32))
-    assert check_database(database.url).faults == ()
-    copy = str(tmp_path / "copy.db")
-    copied = {table.name: table.rows for table in copy_database(database.url, copy)}
-    assert (copied["sweeps"], copied["sweep_points"]) == (1, 1)
-    with Store.open(copy) as copied_store:
-        assert len(copied_store.sweeps.get(sweep_id).points) == 1

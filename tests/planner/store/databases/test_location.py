@@ -18,43 +18,11 @@ from planner.store.databases.location import (
     find_network_file_system,
 )
 
-MOUNTS = """\
-22 1 0:21 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
-23 22 0:22 / /proc rw,nosuid - proc proc rw
-91 22 0:44 / /home rw,relatime - autofs systemd-1 rw,fd=51
-92 91 0:45 /export/home /home rw,relatime shared:60 - nfs4 filer:/export/home rw,vers=4.2
-93 92 8:17 / /home/ann/local\\040disk rw,relatime - xfs /dev/sdb1 rw
-94 22 0:50 / /scratch rw,noatime shared:70 - lustre 10.0.0.1@tcp:/scratch rw
-95 22 0:51 / /mnt/ssh rw,nosuid,nodev - fuse.sshfs ann@far:/ rw,user_id=0
-96 22 0:52 / /scratchy rw - tmpfs tmpfs rw
-"""
-
 
 @pytest.fixture
-def mounts(tmp_path) -> Path:
-    file = tmp_path / "mountinfo"
-    file.write_text(MOUNTS)
-    return file
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/home/ann/planner.db", "nfs4"),
-        ("/home/ann/local disk/planner.db", None),
-        ("/scratch/a/b/planner.db", "lustre"),
-        ("/scratchy/planner.db", None),
-        ("/mnt/ssh/planner.db", "fuse.sshfs"),
-        ("/planner.db", None),
-    ],
-)
-def test_network_file_system_of_a_database_is_found(path, kind, mounts):
-    assert find_network_file_system(Path(path), mounts) == kind
-
-
-@pytest.fixture
-def remote_db(tmp_path, mounts, monkeypatch) -> str:
+def remote_db(tmp_path, monkeypatch) -> str:
     """A database that is not there yet, in a folder of a file server."""
+    mounts = tmp_path / "mountinfo"
     mounts.write_text(
         f"22 1 0:21 / / rw - ext4 /dev/vda1 rw\n30 22 0:9 / {tmp_path} rw - nfs4 f:/ rw"
     )
