@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
@@ -11,7 +12,7 @@ from planner.trials.result import Outcome, Role, TrialResult
 from probes.hardware import CoreLimit, Cpu, Gpu, Hardware, Memory
 from probes.timing import Measurement
 
-CASE = CaseFacts(
+PLAIN_CASE = CaseFacts(
     default_batch=32,
     train_samples=5418,
     validation_samples=585,
@@ -19,6 +20,9 @@ CASE = CaseFacts(
     parameter_bytes=228_000_000,
     max_stages=8,
     digest="sha256:1",
+)
+CASE = replace(
+    PLAIN_CASE,
     batch_choices=(32, 64, 128, 256),
     inputs=("files", "cache"),
     pixel_bytes=900_000_000,

@@ -22,10 +22,6 @@ def result(plan: Plan, peak_bytes: int | None, outcome: Outcome = Outcome.OK) ->
     return replace(known, peak_memory_bytes=peak_bytes)
 
 
-def test_everything_may_fit_before_anything_is_known():
-    assert MemoryModel(CASE, SMALL).may_fit(replace(PLAN, node_batch=256))
-
-
 def test_two_batches_show_what_a_sample_needs():
     model = MemoryModel(CASE, SMALL)
     model.learn([result(replace(PLAN, node_batch=n), int(2e9 + 3e7 * n)) for n in (32, 64, 128)])

@@ -279,7 +279,6 @@ def test_trials_of_a_release_with_fewer_settings_are_built_on():
     [
         {"threads.layout": "4x1"},
         {"threads.node_batch": 7},
-        {"threads.precision": "bf16"},
         {"strategy": "farm"},
         {"threads.memory_format": "contiguous"},
     ],

@@ -8,34 +8,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from imagined_machines import node_of
+from imagined_machines import PLAIN_CASE, node_of
 from sample_plan import SOFTWARE
 
-from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from launch.reports import Noted, Report, StepDone
 from launch.strategies import strategy_names
 from launch.workload import Workload
 from planner.store import Store
 from planner.trials.contender import TrialFailedError
-from planner.trials.reports import TrialStarted
+from planner.trials.reports import RoundEnded, TrialStarted
 from planner.trials.result import Outcome, Role
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
+from probes.hardware import Gpu
 
 NODE = node_of(2, memory_bytes=2**33)
-CASE = CaseFacts(
-    default_batch=32,
-    train_samples=5418,
-    validation_samples=585,
-    parameter_count=57_000_000,
-    parameter_bytes=228_000_000,
-    max_stages=8,
-    digest="sha256:1",
-)
+CASE = PLAIN_CASE
+GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
 
 REQUEST = TuneRequest(
     workload=Workload(use_case="simplebig"), budget_s=180, strategies=tuple(strategy_names())
@@ -50,6 +43,7 @@ class Recorded:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.ran: list[tuple[Role, Plan]] = []
+        self.final_rounds: list[RoundEnded] = []
         self.fail = lambda plan: None
         self.fail_final = lambda plan: None
         self.stop_after: int | None = None
@@ -66,6 +60,8 @@ class Recorded:
     def listen(self, report, _host=None) -> None:
         if isinstance(report, TrialStarted):
             self.ran.append((report.role, report.plan))
+        if isinstance(report, RoundEnded) and Role.FINAL in {role for role, _ in self.ran}:
+            self.final_rounds.append(report)
 
     def sample_s(self, plan: Plan) -> float:
         time_s = 0.030 / plan.threads

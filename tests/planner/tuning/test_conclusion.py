@@ -10,7 +10,6 @@ from worth_cases import OBJECTIVE
 from launch.plan import Plan
 from launch.workload import Workload
 from planner.errors import NoPlanError
-from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.choice import rank_by_rate
 from planner.tuning.conclusion import conclude
@@ -26,33 +25,23 @@ OTHER = Plan(strategy="pipeline", node_batch=32, processes=2)
 
 
 @pytest.fixture
-def concluded(tmp_path):
+def concluded(store):
     """Conclude from a race of PyTorch's defaults, a second per step, and another plan."""
 
     def do(step_s: float, plan: Plan = OTHER, **limits):
         request = TuneRequest(workload=Workload(use_case="simplebig"), **limits)
-        with Store.open(str(tmp_path / "planner.db")) as store:
-            findings = Findings(request, CASE, NODE, {}, store.studies)
-            for role, tried, time_s in (
-                (Role.BASELINE, BASELINE, 1.9),
-                (Role.DEFAULTS, DEFAULTS, 1.0),
-                (Role.SEARCH, plan, step_s),
-                (Role.FINAL, plan, step_s),
-            ):
-                times_s = tuple(time_s * (1 + 0.001 * (i % 3)) for i in range(12))
-                measurement = Measurement(
-                    warmup_s=(time_s,), samples_s=times_s, rounds=tuple(range(12)), starts=2
-                )
-                findings.add(
-                    TrialResult(
-                        plan=tried,
-                        role=role,
-                        outcome=Outcome.OK,
-                        measurement=measurement,
-                        elapsed_s=13 * time_s,
-                    )
-                )
-            return conclude(findings, store.plans)
+        findings = Findings(request, CASE, NODE, {}, store.studies)
+        for role, tried, time_s in (
+            (Role.BASELINE, BASELINE, 1.9),
+            (Role.DEFAULTS, DEFAULTS, 1.0),
+            (Role.SEARCH, plan, step_s),
+            (Role.FINAL, plan, step_s),
+        ):
+            times_s = {number: time_s * (1 + 0.001 * (number % 3)) for number in range(12)}
+            found = timed(tried, role, times_s)
+            measured = replace(found.measurement, warmup_s=(time_s,), starts=2)
+            findings.add(replace(found, measurement=measured, elapsed_s=13 * time_s))
+        return conclude(findings, store.plans)
 
     return do
 
@@ -77,11 +66,10 @@ def test_search_that_gained_something_has_nothing_to_say_first(concluded):
 
 
 @pytest.fixture
-def findings(tmp_path):
+def findings(store):
     """Findings of a search that has not begun."""
     request = TuneRequest(workload=Workload(use_case="simplebig"))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        yield Findings(request, CASE, NODE, {}, store.studies)
+    return Findings(request, CASE, NODE, {}, store.studies)
 
 
 def timed(
@@ -106,7 +94,7 @@ def timed(
     )
 
 
-def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings, tmp_path):
+def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings, store):
     """Two pairs alone would say 0.2 to 16 times as fast."""
     off = [1.0, 1.04, 0.97, 1.03, 0.98, 1.01]
     for number in range(6):
@@ -116,8 +104,7 @@ def test_final_of_two_rounds_claims_what_the_noise_of_the_search_allows(findings
         findings.add(timed(BASELINE, Role.BASELINE, dict.fromkeys(range(4 * number + 4), 1.5)))
     findings.add(timed(OTHER, Role.FINAL, {100: 0.50, 101: 0.56}))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, {100: 1.04, 101: 1.0}))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        speedup = conclude(findings, store.plans).plan.speedup
+    speedup = conclude(findings, store.plans).plan.speedup
     assert speedup.count == 2
     assert 1.6 < speedup.low < 1.8
     assert 2.0 < speedup.high < 2.3
@@ -145,32 +132,30 @@ def test_plans_are_ranked_by_turns_side_by_side_whenever_they_were_stored(findin
     assert [one.plan for one in rank_by_rate(findings.candidates())] == [late, DEFAULTS, early]
 
 
-def test_no_rate_is_claimed_that_no_turn_has_shown(findings, tmp_path):
+def test_no_rate_is_claimed_that_no_turn_has_shown(findings, store):
     """Others slow the defaults tenfold in most rounds, and the plan beside them not at all."""
     findings.add(timed(DEFAULTS, Role.DEFAULTS, {1: 1.0, 2: 1.0, 3: 1.0, 4: 10, 5: 10, 6: 10}))
     findings.add(timed(OTHER, Role.FINAL, {4: 0.80, 5: 0.81, 6: 0.79}))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        stored = conclude(findings, store.plans).plan
+    stored = conclude(findings, store.plans).plan
     assert stored.plan == OTHER
     assert stored.throughput_samples_per_s.median == pytest.approx(32 / 0.80)
 
 
-def test_rate_beside_other_processes_may_be_higher_by_what_they_may_have_taken(findings, tmp_path):
+def test_rate_beside_other_processes_may_be_higher_by_what_they_may_have_taken(findings, store):
     trial, busy = timed(OTHER, Role.FINAL, {1: 1.0, 2: 1.0}), Disturbance(others_cores=0.5)
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        findings.add(trial)
-        quiet = conclude(findings, store.plans).plan.throughput_samples_per_s
-        turns = [DisturbedTurn(round=n, disturbance=busy, was_repeated=False) for n in (1, 2)]
-        measured = replace(trial.measurement, disturbed=tuple(turns))
-        findings.add(replace(trial, measurement=measured))
-        found = conclude(findings, store.plans).plan.throughput_samples_per_s
+    findings.add(trial)
+    quiet = conclude(findings, store.plans).plan.throughput_samples_per_s
+    turns = [DisturbedTurn(round=n, disturbance=busy, was_repeated=False) for n in (1, 2)]
+    measured = replace(trial.measurement, disturbed=tuple(turns))
+    findings.add(replace(trial, measurement=measured))
+    found = conclude(findings, store.plans).plan.throughput_samples_per_s
     assert (found.median, found.low) == (quiet.median, quiet.low)
     assert (
         found.high / quiet.high == pytest.approx(busy.most_slowed) == pytest.approx(1.90, abs=0.01)
     )
 
 
-def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path):
+def test_turns_of_the_search_do_not_decide_between_finalists(findings, store):
     """A plan that the search had flattered is slower in the final, turn by turn."""
     flattered, other = replace(OTHER, node_batch=64), replace(OTHER, node_batch=16)
     findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(range(1, 5), 1.0)))
@@ -180,19 +165,17 @@ def test_turns_of_the_search_do_not_decide_between_finalists(findings, tmp_path)
     findings.add(timed(flattered, Role.FINAL, finals_s))
     findings.add(timed(other, Role.FINAL, {n: 0.24 * s for n, s in finals_s.items()}))
     findings.add(timed(DEFAULTS, Role.DEFAULTS, dict.fromkeys(finals_s, 1.0)))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        assert conclude(findings, store.plans).plan.plan == other
+    assert conclude(findings, store.plans).plan.plan == other
 
 
-def test_finalist_that_had_no_time_has_not_lost_and_is_said_not_to_be_measured(findings, tmp_path):
+def test_finalist_that_had_no_time_has_not_lost_and_is_said_not_to_be_measured(findings, store):
     """The story: the budget ended before its first turn, and it was never a candidate again."""
     late, found = replace(OTHER, node_batch=64), timed(OTHER, Role.FINAL, {10: 0.5, 11: 0.5})
     seen = timed(late, Role.SEARCH, {1: 0.9, 2: 0.9})
     cut = TrialResult(plan=late, role=Role.FINAL, outcome=Outcome.NO_TIME, elapsed_s=9.0)
     for result in (seen, found, timed(DEFAULTS, Role.DEFAULTS, {10: 1.0, 11: 1.0}), cut):
         findings.add(result)
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        outcome = conclude(findings, store.plans)
+    outcome = conclude(findings, store.plans)
     assert (outcome.plan.plan, outcome.lost_in_turns) == (OTHER, 0)
     said = "1 plan had no turn in the final and may be faster: raise --budget"
     assert outcome.warnings == (said,)
@@ -200,14 +183,13 @@ def test_finalist_that_had_no_time_has_not_lost_and_is_said_not_to_be_measured(f
     assert [r.role for r in findings.history() if r.plan == late] == [Role.SEARCH]
 
 
-def test_trials_are_kept_without_a_plan_where_they_alone_are_wanted(concluded, tmp_path):
+def test_trials_are_kept_without_a_plan_where_they_alone_are_wanted(concluded, store):
     found = concluded(0.5, keeps_plan=False)
     assert (found.plan.plan, found.plan.id) == (OTHER, None)
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        assert store.plans.find() == []
+    assert store.plans.find() == []
 
 
-def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_path):
+def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, store):
     """A line said 580 samples a second and best, and the best plan had 235 in the end."""
     flattered, passed = replace(OTHER, node_batch=64), replace(OTHER, node_batch=128)
     findings.add(timed(flattered, Role.SEARCH, {0: 0.2, 1: 0.2}))
@@ -220,15 +202,14 @@ def test_plans_that_looked_faster_and_lost_in_turns_are_counted(findings, tmp_pa
     for plan, step_s in final:
         role = Role.DEFAULTS if plan == DEFAULTS else Role.FINAL
         findings.add(timed(plan, role, {100: step_s, 101: step_s}))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        outcome = conclude(findings, store.plans)
-        # Rates by the worth of samples cannot be held against those of the best plan's steps.
-        by_worth = conclude(findings, store.plans, objective=OBJECTIVE)
+    outcome = conclude(findings, store.plans)
+    # Rates by the worth of samples cannot be held against those of the best plan's steps.
+    by_worth = conclude(findings, store.plans, objective=OBJECTIVE)
     assert outcome.plan.plan == by_worth.plan.plan == OTHER
     assert (outcome.lost_in_turns, by_worth.lost_in_turns) == (1, 0)
 
 
-def test_plan_in_fp32_is_named_for_what_the_best_one_was_chosen_for(tmp_path):
+def test_plan_in_fp32_is_named_for_what_the_best_one_was_chosen_for(store):
     """The story: of a search by time to a loss it had most samples a second, in a batch that makes
     them worth little, and its learning rate was not scaled."""
     request = TuneRequest(
@@ -238,32 +219,28 @@ def test_plan_in_fp32_is_named_for_what_the_best_one_was_chosen_for(tmp_path):
         lr_scaling="linear",
     )
     best, larger = replace(OTHER, precision="bf16"), replace(OTHER, node_batch=128)
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        findings = Findings(request, CASE, NODE, {}, store.studies)
-        for plan, step_s in ((best, 1.0), (OTHER, 1.5), (larger, 2.0)):
-            findings.add(timed(plan, Role.FINAL, {1: step_s, 2: step_s}))
-        outcome = conclude(findings, store.plans, chosen=best, objective=OBJECTIVE)
+    findings = Findings(request, CASE, NODE, {}, store.studies)
+    for plan, step_s in ((best, 1.0), (OTHER, 1.5), (larger, 2.0)):
+        findings.add(timed(plan, Role.FINAL, {1: step_s, 2: step_s}))
+    outcome = conclude(findings, store.plans, chosen=best, objective=OBJECTIVE)
     assert outcome.plan.plan == replace(best, lr_scaling="linear")
     assert outcome.exact.plan == replace(OTHER, lr_scaling="linear")
     assert outcome.exact.objective == outcome.plan.objective == OBJECTIVE
 
 
-def test_no_plan_is_explained_by_a_trial_that_could_have_given_one(findings, tmp_path):
+def test_no_plan_is_explained_by_a_trial_that_could_have_given_one(findings, store):
     """The story: "no trial of 3 succeeded, the last one: ok, None"."""
     late = {"outcome": Outcome.TIME_LIMIT, "reason": "no turn", "elapsed_s": 1.0}
     findings.add(timed(replace(OTHER, node_batch=16), Role.LOOK, {0: 0.2, 1: 0.2}))
     findings.add(TrialResult(plan=OTHER, role=Role.FINAL, **late))
     findings.add(timed(replace(OTHER, node_batch=8), Role.SHARE, {9: 0.1, 10: 0.1}))
     reason = "no trial of 1 succeeded, the last one: time_limit, no turn"
-    with (
-        Store.open(str(tmp_path / "planner.db")) as store,
-        pytest.raises(NoPlanError, match=reason),
-    ):
+    with pytest.raises(NoPlanError, match=reason):
         conclude(findings, store.plans)
 
 
 @pytest.mark.parametrize("role", [Role.BASELINE, Role.OWN_BATCH, Role.FINAL])
-def test_run_on_one_core_is_compared_with_whatever_its_turns_were_for(findings, tmp_path, role):
+def test_run_on_one_core_is_compared_with_whatever_its_turns_were_for(findings, store, role):
     """It is what a slower finalist is at the own batch, and was said not to be measured."""
     turns_s = {number: 1 + 0.01 * (number % 2) for number in range(8)}
     third = replace(OTHER, node_batch=64)
@@ -274,8 +251,7 @@ def test_run_on_one_core_is_compared_with_whatever_its_turns_were_for(findings, 
         (BASELINE, role, 1.9),
     ):
         findings.add(timed(plan, its, {n: by * time_s for n, time_s in turns_s.items()}))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        outcome = conclude(findings, store.plans)
+    outcome = conclude(findings, store.plans)
     (one_core,) = (one for one in outcome.plan.comparisons if one.name == "one_core")
     assert (one_core.plan, outcome.one_core_unknown) == (BASELINE, None)
     assert one_core.speedup.median == pytest.approx(3.8)
@@ -285,11 +261,10 @@ def test_run_on_one_core_is_compared_with_whatever_its_turns_were_for(findings, 
     ("share", "said"),
     [(0.05, []), (0.4, ["the best plan waits for its input for 40 % of the time"])],
 )
-def test_plan_that_waits_for_its_input_says_so(findings, tmp_path, share, said):
+def test_plan_that_waits_for_its_input_says_so(findings, store, share, said):
     turns_s = {number: 1 + 0.01 * (number % 2) for number in range(8)}
     half_s = {number: 0.5 * time_s for number, time_s in turns_s.items()}
     findings.add(timed(DEFAULTS, Role.DEFAULTS, turns_s, input_share=0.9))
     findings.add(timed(OTHER, Role.FINAL, half_s, input_share=share))
-    with Store.open(str(tmp_path / "planner.db")) as store:
-        warnings = conclude(findings, store.plans).warnings
+    warnings = conclude(findings, store.plans).warnings
     assert [warning.partition(":")[0] for warning in warnings] == said

@@ -38,13 +38,10 @@ def trial(turns=10, *, counted=0, repeated=0, disturbance=BUSY, batch=32):
     )
 
 
-def test_quiet_search_says_nothing():
+def test_quiet_search_and_one_whose_disturbed_turns_were_all_made_again_say_nothing():
     assert explain_disturbances([trial()]) is None
-    assert explain_disturbances([]) is None
-
-
-def test_turns_that_were_all_made_again_are_no_reason_to_say_anything():
     assert explain_disturbances([trial(repeated=5)]) is None
+    assert explain_disturbances([]) is None
 
 
 def test_what_disturbed_turns_that_count_is_said_with_the_remedy():

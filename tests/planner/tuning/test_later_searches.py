@@ -11,7 +11,7 @@ import pytest
 from launch.plan import Plan
 from launch.reports import Noted, Report
 from planner.errors import NoPlanError
-from planner.trials.reports import RoundEnded, TrialProgress
+from planner.trials.reports import TrialProgress
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
@@ -42,13 +42,11 @@ def test_final_that_is_interrupted_before_each_plan_had_its_turns_decides_nothin
 
 def stop_in_second_round_of_final(recorded: Recorded, turns: int) -> None:
     """Let Ctrl-C come after some turns of it."""
-    listen, rounds, made = recorded.listen, [], []
+    listen, made = recorded.listen, []
 
     def listen_and_stop(report: Report) -> None:
         listen(report)
-        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
-            rounds.append(report)
-        if rounds and isinstance(report, TrialProgress):
+        if recorded.final_rounds and isinstance(report, TrialProgress):
             made.append(report)
             if len(made) == turns:
                 raise KeyboardInterrupt
@@ -124,7 +122,7 @@ def test_finished_search_goes_on_with_a_new_budget_though_its_plan_was_removed(
 def test_search_that_found_no_plan_is_finished_too(store, recorded):
     recorded.fail = lambda plan: Outcome.CRASH
     for _ in range(2):
-        with pytest.raises(NoPlanError):
+        with pytest.raises(NoPlanError, match=r"no trial of \d+ succeeded, .*crash"):
             Search(store, recorded, replace(REQUEST, trials=2)).tune()
     assert [role for role, _ in recorded.ran].count(Role.SEARCH) == 4
 

@@ -15,15 +15,12 @@ from planner.trials.reports import RoundEnded, TrialEnded
 from planner.trials.result import Outcome, Role
 from planner.tuning.looks import find_look_batch
 from planner.tuning.tune_request import check_budget, least_batch
-from probes.hardware import Gpu
-from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST, Recorded, Search, Searched
+from tests.planner.tuning import recorded_search
+from tests.planner.tuning.recorded_search import CASE, GPU, NODE, Recorded, Search, Searched
 
 SLOW = replace(CASE, sample_s=0.065)
-TWO_MINUTES = replace(REQUEST, budget_s=120)
-
-
+TWO_MINUTES = replace(recorded_search.REQUEST, budget_s=120)
 VERY_SLOW = replace(CASE, sample_s=1.0, default_batch=16)
-GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
 ON_GPU = replace(NODE, gpus=(GPU,))
 HIDDEN = replace(NODE, gpus=(replace(GPU, cuda_index=None),))
 OF_CPUS = ("processes", "threads")
@@ -261,7 +258,6 @@ def test_a_known_node_is_confirmed_with_whole_batches(looked, looked_store, reco
     ("first", "later", "is_known"),
     [
         (("threads",), tuple(strategy_names()), False),
-        (("threads",), ("processes",), False),
         (("processes",), ("threads", "processes"), False),  # PyTorch's defaults have threads
         (("threads",), ("threads", "gpu_data"), True),  # there is no GPU
         (("processes", "sequential"), ("processes",), True),

@@ -49,11 +49,6 @@ def test_best_plan_in_fp32_needs_no_word_of_what_fp32_would_give(store, recorded
     assert outcome.exact is None
 
 
-def test_plan_in_fp32_that_may_be_as_fast_as_the_best_rounded_one_is_chosen(store, recorded):
-    outcome = Search(store, recorded, AUTO, ANY_PRECISION).tune()  # precision gains nothing
-    assert outcome.plan.plan.precision == "fp32"
-
-
 def test_fp32_is_measured_again_where_its_trial_was_cut_short(store, recorded):
     """A plan that had clearly lost has no interval that a result could show."""
     gain(recorded, bf16=0.5, bf16_internal=0.8)

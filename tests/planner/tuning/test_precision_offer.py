@@ -15,12 +15,11 @@ from planner.errors import NoPlanError
 from planner.trials.runner import TrialRunner
 from planner.tuning.precision_offer import offer_precisions
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import Gpu
 from probes.node import probe
-from tests.planner.tuning.recorded_search import NODE
+from tests.planner.tuning.recorded_search import GPU, NODE
 
 CASES = Path(__file__).parents[2] / "launch/cases/precision_cases.py"
-GPU_NODE = replace(NODE, gpus=(Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0"),))
+GPU_NODE = replace(NODE, gpus=(GPU,))
 AUTO = TuneRequest(
     workload=Workload(use_case="x"), budget_s=300, precision="auto", strategies=("threads",)
 )

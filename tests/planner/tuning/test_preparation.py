@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from sample_plan import CASE
@@ -13,33 +12,8 @@ from launch.workload import Workload
 from planner.trials.runner import TrialRunner
 from planner.tuning.preparation import _note_decoded_images, prepare
 from planner.tuning.tune_request import TuneRequest
-from probes.hardware import Gpu
 from probes.node import probe
-
-CASES = Path(__file__).parents[2] / "launch/cases/late_cases.py"
-
-
-@pytest.mark.parametrize("verbose", [False, True])
-def test_strategies_that_cannot_run_are_one_line_and_their_reasons_are_said_on_request(
-    verbose, servers
-):
-    request = TuneRequest(workload=Workload(use_case=f"{CASES}:Late"), verbose=verbose)
-    node, notes = probe(quick=True), []
-    prepare(
-        request,
-        node,
-        TrialRunner(request.workload, node, servers),
-        needs_all_strategies=True,
-        listener=lambda report, _host=None: notes.append(report.message),
-    )
-    told = [note for note in notes if "pipeline" in note]
-    if verbose:
-        assert [note for note in told if note.startswith("pipeline is not tried: ")] == told
-    else:
-        assert len(told) == 1
-        assert told[0].startswith("not tried here: ")
-        assert told[0].endswith(" (--verbose says why)")
-
+from tests.planner.tuning.recorded_search import GPU
 
 HERE = probe(quick=True)
 
@@ -54,9 +28,6 @@ class Describing(TrialRunner):
         return replace(CASE, default_batch=64, sample_s=self._samples_s.pop(0))
 
 
-GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
-
-
 def prepared(*samples_s: float, gpus=(), strategies=None):
     request = TuneRequest(workload=Workload(use_case="case"), budget_s=60, strategies=strategies)
     runner = Describing(*samples_s)
@@ -64,6 +35,25 @@ def prepared(*samples_s: float, gpus=(), strategies=None):
     return prepare(
         request, node, runner, needs_all_strategies=True, listener=lambda *_: None
     ).facts.sample_s
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_strategies_that_cannot_run_are_one_line_and_their_reasons_are_said_on_request(verbose):
+    request, notes = TuneRequest(workload=Workload(use_case="case"), verbose=verbose), []
+    prepare(
+        request,
+        HERE,
+        Describing(0.03),
+        needs_all_strategies=True,
+        listener=lambda report, _host=None: notes.append(report.message),
+    )
+    told = [note for note in notes if "pipeline" in note]
+    if verbose:
+        assert [note for note in told if note.startswith("pipeline is not tried: ")] == told
+    else:
+        assert len(told) == 1
+        assert told[0].startswith("not tried here: ")
+        assert told[0].endswith(" (--verbose says why)")
 
 
 def test_budget_is_refused_only_where_a_step_takes_too_long_twice():

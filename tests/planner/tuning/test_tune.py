@@ -9,10 +9,8 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from launch.plan import Plan
-from launch.reports import Report, StepDone
-from planner.errors import NoPlanError
+from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
-from planner.trials.reports import RoundEnded
 from planner.trials.result import Outcome, Role
 from probes.disturbance import Disturbance
 from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, RecordedContender, Search
@@ -119,10 +117,6 @@ def test_no_plan_is_searched_twice(usual):
     assert len(set(plans)) == len(plans) > 5
 
 
-def test_every_plan_fits_the_node(usual):
-    assert all(plan.threads <= 2 for _, plan in usual.recorded.ran)
-
-
 def test_finalists_are_measured_again(usual):
     assert usual.outcome.plan.plan in usual.plans(Role.FINAL)
     roles = [role for role, _ in usual.recorded.ran]
@@ -206,16 +200,12 @@ def test_failures_are_kept_and_the_search_goes_on(store, recorded):
 
 @pytest.mark.parametrize("outcome", [Outcome.OUT_OF_MEMORY, Outcome.CRASH, Outcome.TIME_LIMIT])
 def test_plan_that_fails_when_it_is_measured_again_is_not_chosen(store, recorded, outcome):
-    listen, leading = recorded.listen, []
-
-    def listen_to_standings(report: Report) -> None:
-        listen(report)
-        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
-            leading.append([one.plan for one in report.standings if one.is_leading])
-
-    recorded.listen, recorded.fail_final = listen_to_standings, lambda plan: outcome
+    recorded.fail_final = lambda plan: outcome
     request = replace(FEW, batch_size=32)  # of larger ones the time ends a start, no failure
     chosen = Search(store, recorded, request).tune().plan.plan
+    leading = [
+        [one.plan for one in each.standings if one.is_leading] for each in recorded.final_rounds
+    ]
     failed = [plan for role, plan in recorded.ran if role is Role.FINAL]
     assert failed
     assert chosen not in failed
@@ -248,27 +238,15 @@ def test_defaults_that_fail_after_their_result_was_kept_are_kept_as_failed(store
 
 def test_finalist_that_fails_does_not_keep_the_others_at_their_rounds(store, recorded):
     """The story: how it compares was never settled, and each start had twenty rounds, not eight."""
-    listen, rounds = recorded.listen, []
-
-    def listen_and_count(report: Report) -> None:
-        listen(report)
-        if Role.FINAL in {role for role, _ in recorded.ran} and isinstance(report, RoundEnded):
-            rounds.append(report)
 
     def fail_second(_plan: Plan) -> Outcome | None:
         finalists = [role for role, _ in recorded.ran].count(Role.FINAL)
         return Outcome.CRASH if finalists == 2 else None
 
-    recorded.listen, recorded.fail_final = listen_and_count, fail_second
+    recorded.fail_final = fail_second
     outcome = Search(store, recorded, replace(REQUEST, budget_s=900, trials=3)).tune()
     assert Outcome.CRASH in {result.outcome for result in outcome.trials}
-    assert len(rounds) == 16
-
-
-def test_no_plan_is_an_error_that_names_the_last_reason(store, recorded):
-    recorded.fail = lambda plan: Outcome.CRASH
-    with pytest.raises(NoPlanError, match=r"no trial of \d+ succeeded, .*crash"):
-        Search(store, recorded, replace(REQUEST, trials=2)).tune()
+    assert len(recorded.final_rounds) == 16
 
 
 def test_defaults_are_the_best_plan_where_nothing_beats_them(store, recorded):
@@ -287,11 +265,6 @@ def test_batches_stay_within_the_users_limits(store, recorded, limits, allowed):
     outcome = Search(store, recorded, replace(FEW, **limits)).tune()
     assert {plan.node_batch for role, plan in recorded.ran if role is Role.SEARCH} <= allowed
     assert outcome.plan.plan.node_batch in allowed
-
-
-def test_only_the_named_strategies_are_tried(store, recorded):
-    Search(store, recorded, replace(FEW, strategies=("threads",))).tune()
-    assert {p.strategy for role, p in recorded.ran if role is Role.SEARCH} == {"threads"}
 
 
 def test_numerics_are_kept_unless_asked_otherwise(store, recorded, usual):
@@ -333,6 +306,7 @@ def test_plans_that_the_user_does_not_want_drive_out_none_that_is_wanted(store, 
     recorded.sample_s = lambda plan: known(plan) * (1.5 if plan.strategy == "sequential" else 1)
     request = replace(FEW, strategies=("sequential",))
     found = Search(store, recorded, request).tune().plan
+    assert {plan.strategy for role, plan in recorded.ran if role is Role.SEARCH} == {"sequential"}
     assert found.plan.strategy == "sequential"
     assert found.speedup.median < 1
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from launch.case_facts import CaseFacts
 from launch.errors import InvalidPlanError
 from launch.workload import Workload
 from planner.tuning.tune_request import TuneRequest, check_batch, limit_choices
-from probes import codec
 from tests.planner.tuning.recorded_search import CASE
 
 
@@ -60,9 +58,3 @@ def test_batch_of_more_samples_than_there_are_is_refused(option):
     check_batch(TuneRequest(workload=workload, **{option: 5418}), CASE)
     with pytest.raises(InvalidPlanError, match=f"use at most --{option.replace('_', '-')} 5418"):
         check_batch(TuneRequest(workload=workload, **{option: 5419}), CASE)
-
-
-def test_choices_survive_the_way_to_another_process():
-    request = TuneRequest(workload=Workload(use_case="simplebig"))
-    chosen = limit_choices(CASE, request, least_time_per_sample_s=0.0)
-    assert codec.decode(codec.encode(chosen), CaseFacts, source="facts") == chosen

@@ -109,12 +109,6 @@ def test_what_loader_processes_read_before_the_turns_does_not_count():
     assert entrant.measurement().samples_s == (0.5,) * 4
 
 
-def test_warm_up_is_longer_than_the_queue_of_the_loader_processes():
-    plan = Plan(strategy="sequential", node_batch=10, loader_workers=8)
-    race = race_of(Scripted("a", [1.0], []))
-    assert len(race.enter(plan, Role.SEARCH, time_limit_s=99).warmup_s) == 18
-
-
 def test_turn_of_a_plan_that_waits_for_its_input_is_longer_than_its_queue():
     log = []
     plan = Plan(strategy="sequential", node_batch=10, loader_workers=4)
