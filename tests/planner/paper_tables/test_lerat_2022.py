@@ -52,21 +52,15 @@ def test_hardware_without_gpus_is_the_reason_and_no_row_is_left_out():
     assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm: no NVIDIA driver"}
 
 
-def test_machine_on_record_without_a_reason_for_no_gpus_names_none():
-    machine = replace(MACHINE, hardware=replace(NODE, gpu_reason=None))
-    held = StoredEvidence(studies={"simplebig": [paper_cases.study(machine=machine)]})
-    rows = rows_of("lerat-simplebig-gpu", held)
-    assert {row["ours"].missing for row in rows.values()} == {"no GPU on vm"}
-
-
 @pytest.mark.parametrize(
     ("num_gpus", "setting", "why"),
     [
+        (0, "model parallel: pipeline", "no GPU on vm"),
         (1, "model parallel: pipeline", "1 GPU on vm, and it needs 2"),
         (3, "hybrid: pipelines side by side", "3 GPUs on vm, and it needs 4"),
     ],
 )
-def test_too_few_gpus_are_counted(num_gpus, setting, why):
+def test_too_few_gpus_are_counted_where_no_reason_for_none_is_on_record(num_gpus, setting, why):
     """The story: three were "3 GPU on vm"."""
     gpus = tuple(Gpu(nvml_index=n, cuda_index=n) for n in range(num_gpus))
     machine = replace(MACHINE, hardware=replace(NODE, gpus=gpus, gpu_reason=None))

@@ -53,6 +53,8 @@ def test_trainings_with_made_up_data_are_marked():
     assert "generated" not in runs_table([real], NARROW)
     assert "generated: the use case made its samples up" in run_text(made_up, {}, NARROW)
     assert "/data/mnist" in run_text(real, {}, NARROW)
+    rows = csv.DictReader(io.StringIO(runs_csv([made_up, real])))
+    assert [row["is_generated"] for row in rows] == ["true", "false"]
     assert mark_title("Training 1: mnist", made_up) == "Training 1: mnist, generated data"
     assert mark_title("Trainings 1 and 1", real, real) == "Trainings 1 and 1"
     one = mark_title("Trainings 2 and 1", replace(made_up, id=2), real)
@@ -86,12 +88,6 @@ def test_comparisons_mark_made_up_data():
     ]
     trainings = TrainingComparison(first=sides[0], second=sides[1])
     assert ("data", "generated", "/data/mnist") in trainings.rows()
-
-
-def test_csv_of_trainings_tells_made_up_data():
-    made_up, real = (replace(TRAINING, is_generated=one) for one in (True, False))
-    rows = csv.DictReader(io.StringIO(runs_csv([made_up, real])))
-    assert [row["is_generated"] for row in rows] == ["true", "false"]
 
 
 def test_tables_of_papers_mark_made_up_data():

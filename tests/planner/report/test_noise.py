@@ -22,15 +22,11 @@ def test_doubt_is_a_question_mark_and_said_in_full():
 
 
 def test_scale_that_is_not_known_is_called_unclear():
-    unclear = replace(NOISE, scale=None, low=None, high=None)
-    assert noise_span(unclear) == "unclear"
-    assert "not clearly above its noise" in describe_noise(unclear)
-
-
-def test_single_measurement_is_called_one():
     """A training of one step was told that its scale is unclear after "1 measurements"."""
     unclear = replace(NOISE, scale=None, low=None, high=None, measurements=1)
+    assert noise_span(unclear) == "unclear"
     assert describe_noise(unclear).startswith("unclear after 1 measurement: ")
+    assert "not clearly above its noise" in describe_noise(unclear)
 
 
 def test_scale_that_may_be_nothing_is_said_to_reach_down_to_0():

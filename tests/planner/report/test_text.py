@@ -90,6 +90,7 @@ def test_plans_are_a_line_each_with_their_intervals():
 def test_a_table_of_plans_fits_a_terminal_of_80_columns():
     table = plans_table([(FOUND, ()), (LONG, ["made on other hardware"] * 5)], SCREEN)
     assert widest(table) <= 80
+    assert all(line == line.rstrip() for line in table.splitlines())
     for kept in ("42.8 ±0.7", "2.02 ±0.05", "processes", "stale: made on other hardware"):
         assert kept in table
 
@@ -117,16 +118,6 @@ def test_a_pipe_gets_one_line_per_plan_and_nothing_cut_off():
     assert "…" not in table
     assert "projects/vision/mine.py:MyCase" in table
     assert table.isascii() or set(filter(lambda c: not c.isascii(), table)) == {"±"}
-
-
-def test_no_line_ends_in_spaces():
-    for terminal in (PIPE, SCREEN):
-        table = plans_table([(FOUND, ()), (LONG, ["x"])], terminal)
-        assert all(line == line.rstrip() for line in table.splitlines())
-
-
-def test_a_table_without_rows_has_no_columns_that_lie():
-    assert plans_table([], PIPE).strip() == ""
 
 
 def test_memory_of_a_gpu_is_shown_where_a_plan_has_one():
@@ -288,7 +279,8 @@ def test_no_field_of_a_plan_or_trial_is_missing_from_csv():
         assert name in trial or all(f"{name}_{key}" in trial for key in value)
 
 
-def test_without_rows_csv_still_names_its_fields():
+def test_without_rows_a_table_has_no_columns_and_csv_still_names_its_fields():
+    assert plans_table([], PIPE).strip() == ""
     assert plans_csv([]).startswith("id,use_case,node,")
     assert trials_csv([]).startswith("id,study_id,number,")
 
@@ -304,30 +296,6 @@ def test_a_trial_in_json_has_every_sample():
     assert failed["samples_s"] == []
     assert failed["reason"] == FAILED.reason
     json.dumps([good, failed], allow_nan=False)
-
-
-def test_a_result_is_one_json_document(capsys):
-    out = Output("plans best", as_json=True)
-    out.warn("noisy")
-    out.finish({"id": 7})
-    text = capsys.readouterr().out
-    assert text.endswith("}\n")
-    assert json.loads(text) == {
-        "schema_version": 1,
-        "command": "plans best",
-        "warnings": ["noisy"],
-        "data": {"id": 7},
-    }
-
-
-def test_an_error_is_one_json_document(capsys):
-    Output("plans best", as_json=True).fail(3, "no_plan", "no plan")
-    assert json.loads(capsys.readouterr().out) == {
-        "schema_version": 1,
-        "command": "plans best",
-        "warnings": [],
-        "error": {"code": 3, "kind": "no_plan", "message": "no plan"},
-    }
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

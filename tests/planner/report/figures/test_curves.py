@@ -65,11 +65,6 @@ def test_a_slow_network_has_a_unit_that_can_be_read():
     assert figure.rows[-1][1] == "0.28"
 
 
-def test_a_short_curve_is_left_as_it_is():
-    points = [(0.0, 1.0), (1.0, None)]
-    assert thin(points, 2) == points
-
-
 @pytest.mark.parametrize("gap", [None, math.nan, math.inf])
 def test_a_missing_value_interrupts_a_curve(gap):
     svg = plot([Curve(label="a", points=[(0, 1.0), (1, 2.0), (2, gap), (3, 2.0), (4, 3.0)])])

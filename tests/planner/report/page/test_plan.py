@@ -31,7 +31,8 @@ def charts(page):
     return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)]
 
 
-def test_page_has_no_scripts_and_no_links():
+def test_page_has_colours_for_light_and_for_dark_and_no_scripts_and_links():
+    assert "prefers-color-scheme: dark" in PAGE
     assert not re.search(r"<script|<link|<img|<a |href|src=|url\(|@import|http", PAGE)
 
 
@@ -68,10 +69,6 @@ def test_settings_that_were_not_tried_are_on_it_as_in_the_text():
     (untried,) = [text for name, text in worth_facts(WORTH) if name == "not tried"]
     assert "fused_optimizer false" in untried
     assert f"Not tried: {untried}." in PAGE
-
-
-def test_colours_are_for_light_and_for_dark():
-    assert "prefers-color-scheme: dark" in PAGE
 
 
 def test_names_of_users_are_no_markup():

@@ -178,14 +178,6 @@ def test_intervals_of_two_curves_do_not_hide_each_other():
     assert len(starts) == 2
 
 
-def test_curves_of_all_settings_are_drawn():
-    """Of seven settings the plot of speeds, which leaves out the first, drew five."""
-    points = [BatchPoint(batch=32, value=5)]
-    curves = [BatchCurve(label=f"{n} workers", points=points) for n in range(2, 9)]
-    svg = batch_plot(curves, title="t", y_title="y", first_colour=1)
-    assert {curve.label for curve in curves} <= set(texts(svg))
-
-
 def test_only_as_many_batches_are_named_as_have_room():
     batches = [1000 + n for n in range(40)]
     curve = BatchCurve(label="a", points=[BatchPoint(batch=b, value=1.0) for b in batches])
