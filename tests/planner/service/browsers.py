@@ -8,22 +8,12 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
-
-def _find_obstacle() -> str | None:
-    for program in ("chromium", "chromedriver"):
-        if shutil.which(program) is None:
-            return f"no {program}: install chromium and chromium-driver"
-    try:
-        importlib.import_module("selenium")
-    except ImportError:
-        return "no selenium: pip install 'ddlplan[dev]'"
-    return None
+from places import leave_out, require
 
 
 class Browser:
@@ -92,22 +82,22 @@ class Browser:
 def chromium(
     folder: Path, *, resolve: str | None = None, size: str = "1280,900"
 ) -> Iterator[Browser]:
-    """Run a browser; skip the test where there is none, or fail where CI promised one.
+    """Run a browser, without which there is no test.
 
     Args:
         folder: For its profile.
         resolve: Host name that means this machine, whose certificate may be its own.
         size: Of its window.
     """
-    if (obstacle := _find_obstacle()) is not None:
-        if os.environ.get("SERVICE_TOOLS") == "required":
-            pytest.fail(f"SERVICE_TOOLS=required, but {obstacle}")
-        pytest.skip(obstacle)
+    program = require("chromium", package="chromium")
+    driver_program = require("chromedriver", package="chromium-driver")
+    if find_spec("selenium") is None:
+        leave_out("no selenium: pip install 'ddlplan[dev]'")
     from selenium.webdriver import Chrome, ChromeOptions
     from selenium.webdriver.chrome.service import Service
 
     options = ChromeOptions()
-    options.binary_location = str(shutil.which("chromium"))
+    options.binary_location = program
     profile = folder / "profile"
     for argument in (
         *("--headless=new", f"--user-data-dir={profile}", f"--window-size={size}"),
@@ -121,7 +111,7 @@ def chromium(
         options.add_argument(f"--host-resolver-rules=MAP {resolve} 127.0.0.1")
         options.accept_insecure_certs = True
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    service = Service(str(shutil.which("chromedriver")), env={**os.environ, "HOME": str(folder)})
+    service = Service(driver_program, env={**os.environ, "HOME": str(folder)})
     driver = Chrome(options=options, service=service)
     driver.set_page_load_timeout(120)
     try:

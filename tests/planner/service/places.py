@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from free_ports import free_port
@@ -25,14 +26,18 @@ _GUARD_S = 120
 
 
 def require(program: str, *, package: str) -> str:
-    """Give the path of a program; skip the test without it, or fail where CI promised it."""
+    """Give the path of a program, without which there is no test."""
     found = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
     if found is None:
-        reason = f"no {program}: install {package}"
-        if os.environ.get("SERVICE_TOOLS") == "required":
-            pytest.fail(f"SERVICE_TOOLS=required, but {reason}")
-        pytest.skip(reason)
+        leave_out(f"no {program}: install {package}")
     return found
+
+
+def leave_out(obstacle: str) -> NoReturn:
+    """Skip the test that lacks a tool, or fail where CI promised it."""
+    if os.environ.get("SERVICE_TOOLS") == "required":
+        pytest.fail(f"SERVICE_TOOLS=required, but {obstacle}")
+    pytest.skip(obstacle)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

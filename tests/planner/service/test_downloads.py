@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from serving import serving
 
 from planner.exports.formats import FILE_NAMES
 
@@ -46,12 +45,3 @@ def test_plan_that_changes_its_script_says_why_it_has_no_files(server):
 
 def test_files_need_a_token(server):
     assert server.ask("/plans/1/plan.sh", token=None).status == 401
-
-
-def test_a_database_that_is_missing_or_damaged_is_said_as_the_api_does(tmp_path, own_locks):
-    with serving(tmp_path) as started:
-        for status in (404, 503):
-            assert started.ask("/plans/1/plan.sh").status == status
-            assert started.ask("/api/v1/plans/1").status == status
-            (tmp_path / "planner.db").write_bytes(b"no database" * 500)
-        assert started.err.count("error: ") == 2

@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,14 +26,6 @@ from planner.service.events import EventStreams
 from planner.service.requests.settings import Bounds
 from planner.service.requests.work import WorkerThreads
 from planner.store import Store
-
-
-@pytest.fixture(scope="module")
-def followed(tmp_path_factory, own_locks) -> Iterator[Serving]:
-    folder = tmp_path_factory.mktemp("followed")
-    fill(folder / "planner.db")
-    with serving(folder) as started:
-        yield started
 
 
 @dataclass
@@ -86,9 +77,9 @@ def change(server: Serving) -> int:
         return store.events.newest()
 
 
-def test_a_change_reaches_all_who_follow(followed):
-    with follow(followed) as one, follow(followed) as another:
-        number = change(followed)
+def test_a_change_reaches_all_who_follow(showing):
+    with follow(showing) as one, follow(showing) as another:
+        number = change(showing)
         for stream in (one, another):
             stream.wait_for(f"id: {number}\n")
             stream.wait_for("\n\n")
@@ -97,54 +88,54 @@ def test_a_change_reaches_all_who_follow(followed):
             assert (data["topic"], data["id"]) == ("plan", number)
 
 
-def test_a_stream_goes_on_where_its_reader_left_off(followed):
-    first = change(followed)
-    later = [change(followed), change(followed)]
+def test_a_stream_goes_on_where_its_reader_left_off(showing):
+    first = change(showing)
+    later = [change(showing), change(showing)]
     for place in ({"query": f"?after={first}"}, {"lines": [f"Last-Event-ID: {first}"]}):
-        with follow(followed, *place.get("lines", ()), query=place.get("query", "")) as stream:
+        with follow(showing, *place.get("lines", ()), query=place.get("query", "")) as stream:
             stream.wait_for(f"id: {later[-1]}\n")
             assert [data["id"] for _, data in stream.events()][:1] == later[:1]
-            final = change(followed)
+            final = change(showing)
             stream.wait_for(f"id: {final}\n")
             later.append(final)
-    with follow(followed, f"Last-Event-ID: {first}", query="?after=1") as stream:
+    with follow(showing, f"Last-Event-ID: {first}", query="?after=1") as stream:
         stream.wait_for(f"id: {later[-1]}\nevent")
         stream.wait_for("\n\n")
         assert stream.events()[0][1]["id"] == first + 1
 
 
-def test_who_begins_anew_gets_nothing_old(followed):
-    change(followed)
-    with follow(followed) as stream:
-        number = change(followed)
+def test_who_begins_anew_gets_nothing_old(showing):
+    change(showing)
+    with follow(showing) as stream:
+        number = change(showing)
         stream.wait_for(f"id: {number}\n")
         assert len([line for line in stream.text.splitlines() if line.startswith("id:")]) == 1
 
 
-def test_who_missed_more_than_the_log_holds_begins_afresh(followed):
-    number = change(followed)
-    change(followed)
-    with sqlite3.connect(followed.folder / "planner.db") as connection:
+def test_who_missed_more_than_the_log_holds_begins_afresh(showing):
+    number = change(showing)
+    change(showing)
+    with sqlite3.connect(showing.folder / "planner.db") as connection:
         connection.execute("DELETE FROM events WHERE id <= ?", [number])
-    with follow(followed, "Last-Event-ID: 1") as stream:
+    with follow(showing, "Last-Event-ID: 1") as stream:
         stream.wait_for("event: reset")
         stream.wait_for(f"id: {number + 1}\n")
-        after = change(followed)
+        after = change(showing)
         stream.wait_for(f"id: {after}\n")
 
 
-def test_a_place_of_another_database_begins_afresh(followed):
-    number = change(followed)
-    with follow(followed, "Last-Event-ID: 999999") as stream:
+def test_a_place_of_another_database_begins_afresh(showing):
+    number = change(showing)
+    with follow(showing, "Last-Event-ID: 999999") as stream:
         stream.wait_for(f"id: {number}\nevent: reset")
 
 
-def test_a_page_that_is_newer_than_the_last_look_is_of_no_other_database(followed):
+def test_a_page_that_is_newer_than_the_last_look_is_of_no_other_database(showing):
     """Its reader was told to begin afresh, and fetched it again."""
-    with follow(followed):  # the server looks now and then, not when a stream is opened
-        number = change(followed)
-        with follow(followed, query=f"?after={number}") as stream:
-            final = change(followed)
+    with follow(showing):  # the server looks now and then, not when a stream is opened
+        number = change(showing)
+        with follow(showing, query=f"?after={number}") as stream:
+            final = change(showing)
             while not (found := stream.events()):
                 stream.wait_for_more()
             assert [(kind, data["id"]) for kind, data in found] == [("change", final)]
@@ -153,8 +144,8 @@ def test_a_page_that_is_newer_than_the_last_look_is_of_no_other_database(followe
 @pytest.mark.parametrize(
     "place", ["-1", "1.5", "a", "9" * 30, "1 2", "٣".encode().decode("latin-1")]
 )
-def test_a_place_that_is_none_is_refused(followed, place):
-    assert followed.ask("/api/v1/events", last_event_id=place).status == 400
+def test_a_place_that_is_none_is_refused(showing, place):
+    assert showing.ask("/api/v1/events", last_event_id=place).status == 400
 
 
 def test_a_database_that_comes_later_is_followed_and_streams_end_with_the_server(
@@ -170,29 +161,19 @@ def test_a_database_that_comes_later_is_followed_and_streams_end_with_the_server
             assert read_all(stream.connection).endswith(b"0\r\n\r\n")
 
 
-def test_many_follow_at_once_and_leave_room_when_they_are_gone(followed):
+def test_many_follow_at_once_and_leave_room_when_they_are_gone(showing):
     for _ in range(3):
         with ExitStack() as opened:
-            streams = [opened.enter_context(follow(followed)) for _ in range(100)]
-            number = change(followed)
+            streams = [opened.enter_context(follow(showing)) for _ in range(100)]
+            number = change(showing)
             for stream in streams:
                 stream.wait_for(f"id: {number}\n")
-            assert followed.ask("/api/v1/plans").status == 200
+            assert showing.ask("/api/v1/plans").status == 200
 
 
-def test_the_writer_is_not_held_up_by_those_who_follow(followed):
-    with follow(followed):
-        threads = [threading.Thread(target=change, args=[followed]) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
-
-
-def test_the_end_of_what_was_killed_is_an_event_though_nobody_asks_for_it(followed):
+def test_the_end_of_what_was_killed_is_an_event_though_nobody_asks_for_it(showing):
     with (
-        Store.open(str(followed.folder / "planner.db")) as store,
+        Store.open(str(showing.folder / "planner.db")) as store,
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
     ):
         here = {"machine": platform.node(), "process": ProcessIdentity.of(process.pid)}
@@ -214,7 +195,7 @@ def test_the_end_of_what_was_killed_is_an_event_though_nobody_asks_for_it(follow
             replace(store.trainings.get(1), id=None, epochs_done=(), **here)
         )
         ids = {("job", job.id), ("training", training.id)}
-        with follow(followed) as stream:
+        with follow(showing) as stream:
             process.kill()
             process.wait()
             while not ids <= {(data["topic"], data["subject_id"]) for _, data in stream.events()}:

@@ -259,14 +259,3 @@ def test_the_printed_address_works_at_the_other_end_of_ssh(tunnel, tmp_path):
     follow = Request(f"{origin}/api/v1/events", headers={"Cookie": f"{name}={value}"})
     with urlopen(follow, timeout=GUARD_S) as events:  # curl would wait for their end
         assert "event-stream" in events.headers["content-type"]
-
-
-@pytest.mark.long
-def test_a_browser_opens_the_printed_address_at_the_other_end_of_ssh(tunnel, tmp_path):
-    _, address = tunnel
-    with chromium(tmp_path) as browser:
-        browser.open(address)
-        assert "token" not in browser.driver.current_url
-        assert not browser.all("input[name=token]")
-        assert len(browser.requested_hosts()) == 1
-        assert browser.errors() == []

@@ -87,7 +87,8 @@ def test_without_a_database_lists_are_empty(tmp_path, own_locks, described):
             if path not in ("/api/v1/use-cases", "/api/v1/strategies"):
                 assert (reply.status, reply.data) == (200, []), path
                 assert reply.document["warnings"] != []
-        assert started.ask("/api/v1/plans/1").status == 404
+        for path in ("/api/v1/plans/1", "/plans/1/plan.sh"):
+            assert started.ask(path).status == 404
     assert not (tmp_path / "planner.db").exists()
 
 

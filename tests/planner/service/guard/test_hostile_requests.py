@@ -197,7 +197,7 @@ def test_wrong_tokens_of_a_client_of_ipv4_count_for_no_other_on_a_socket_of_ipv6
 
 def test_errors_show_nothing_of_the_inside(empty):
     (empty.folder / "planner.db").write_bytes(b"this is no database at all" * 100)
-    for path in ("/api/v1/plans", "/api/v1/jobs/1", "/api/v1/events"):
+    for path in ("/api/v1/plans", "/api/v1/jobs/1", "/api/v1/events", "/plans/1/plan.sh"):
         reply = empty.ask(path)
         assert reply.status == 503
         for inside in ("planner.db", str(empty.folder), "Traceback", "sqlite", "File "):

@@ -20,7 +20,7 @@ from launch.system.process_identity import ProcessIdentity
 from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobState
-from planner.records.progress import SearchProgress, SweepProgress, TrainingProgress
+from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingStatus
 from probes import codec
 
@@ -235,11 +235,3 @@ def test_sweep_of_plans_that_was_cut_short_goes_on_with_them(store, show):
     store.sweeps.add_point(1, sample_point(8))
     command = "ddlplan sweep --use-case digits --batches 8,16 --devices 1,2 --plans 7 --epochs 2"
     assert f"To go on, type: {command}" in show("sweeps")
-
-
-def test_search_has_one_trial_in_the_singular(store, pages):
-    job = add_job(store, kind=JobKind.TUNE, title="ddlplan tune")
-    progress = SearchProgress(doing="timing plans", budget_s=60.0, left_s=30.0, trials=1)
-    store.jobs.set_progress(job.id, codec.to_builtins(progress))
-    page = Markup(pages.get("/").html)
-    assert "timing plans; 1 trial, 30s left" in " ".join(page.text.split())
