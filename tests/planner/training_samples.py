@@ -8,6 +8,7 @@ from typing import Any
 
 from sample_plan import NOON
 
+from launch.noise_scale.estimate import NoiseScale
 from launch.plan import Plan
 from launch.reports import EpochDone
 from planner.records.job_record import JobKind, JobRecord
@@ -76,6 +77,8 @@ JOB = JobRecord(
     is_detached=True,
 )
 """A job that waits for its turn."""
+
+NOISE = NoiseScale(scale=312.4, low=250.1, high=400.2, variance=312.4, square=1.0, measurements=41)
 
 
 def usage_of(**rates: Sequence[float | None]) -> HostUsage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import threading
@@ -273,16 +272,6 @@ def test_machine_without_any_mpirun_is_told_before_anything_is_written(folder, c
     with pytest.raises(UsageError, match="no mpirun beside this Python nor on the path"):
         call()
     assert [path.name for path in folder.iterdir()] == ["planner.db"]
-
-
-@pytest.mark.usefixtures("tuned_here")
-def test_plans_are_removed_and_imported(folder):
-    file = folder / "plan.json"
-    with Store.open("planner.db") as store:
-        file.write_text(json.dumps(store.plans.get(1).to_json(stale=False)))
-    plans.remove(1)
-    assert plans.find() == []
-    assert plans.import_file(file).stored.use_case == f"{CASES}:Steady"
 
 
 @pytest.mark.usefixtures("probed_here")

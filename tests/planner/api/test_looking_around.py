@@ -14,7 +14,6 @@ from worth_cases import FACTS, NODE, OBJECTIVE, STORED, TRIALS
 
 from launch.noise_scale.estimate import NoiseScale
 from planner.api import names, plans, studies, together
-from planner.cluster.links import HostAllReduce, HostLink, MeasuredLinks
 from planner.errors import StoreCorruptError
 from planner.plans.software import current_software
 from planner.plans.stored_plan import utc_now
@@ -22,6 +21,7 @@ from planner.report.table import Terminal
 from planner.report.worth import worth_text
 from planner.store import Store
 from probes.timing import Interval
+from tests.planner.cluster.alexnet_nodes import network, sum_time
 
 
 @pytest.fixture
@@ -173,19 +173,8 @@ def save_hosts(db):
     with Store.open(db) as store:
         for host in hosts:
             store.machines.save_probe(replace(NODE, node=host))
-        store.machines.save_links(
-            MeasuredLinks(
-                hosts=hosts,
-                fingerprints=(mark, mark),
-                measured_at=utc_now(),
-                links=(HostLink(first="n1", second="n2", latency_s=1e-4, bytes_per_s=1e9),),
-                sums=(
-                    HostAllReduce(
-                        message_bytes=4096, time_s=1e-3, cpu_s=(1e-3, 0), interrupts_s=(0, 0)
-                    ),
-                ),
-            )
-        )
+        measured = network(2, fingerprints=(mark, mark), sums=(sum_time(),)).measured
+        store.machines.save_links(measured)
 
 
 def test_hosts_of_equal_hardware_are_predicted_by_plans_of_their_own(db):

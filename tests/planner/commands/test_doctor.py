@@ -7,7 +7,6 @@ import platform
 import signal
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -70,8 +69,8 @@ def test_gpus_of_different_kinds_are_used(monkeypatch):
     assert (found.state, found.text) == ("ok", "2")
 
 
-def test_good_hosts_are_good_and_mpi_joins_them(doctor):
-    bed, run = doctor(2)
+def test_good_hosts_one_in_capitals_are_good_and_mpi_joins_them(doctor):
+    bed, run = doctor(2, names=["GPU1", "node2"])
     ended = run("--use-case", "simplebig", "--json")
     assert ended.code == 0, ended.err
     assert "fail" not in {finding["state"] for finding in ended.document["data"]}
@@ -83,16 +82,18 @@ def test_good_hosts_are_good_and_mpi_joins_them(doctor):
 
 
 def test_every_host_is_in_the_table_also_those_that_do_not_answer(doctor):
-    bed, run = doctor(3)
-    _, closed, cut = bed.hosts
+    bed, run = doctor(4)
+    _, closed, cut, hung = bed.hosts
     closed.stop_sshd()
     bed.cut(cut)
+    os.kill(hung._daemon.pid, signal.SIGSTOP)
     ended = run()
     assert ended.code == 4
-    assert {"node1": "ok", "node2": "fail", "node3": "fail"}.items() <= states(ended).items()
+    failed = dict.fromkeys(("node2", "node3", "node4"), "fail")
+    assert ({"node1": "ok"} | failed).items() <= states(ended).items()
     assert ended.errors[0].startswith("error: host node2: ssh: ")
     assert "refused" in ended.errors[0]
-    assert "and 1 more" in ended.errors[0]
+    assert "and 2 more" in ended.errors[0]
     assert "connect to host" in next(line for line in ended.out.splitlines() if "node3" in line)
     assert "\x1b" not in ended.out + ended.err
     document = run("--json").document
@@ -102,50 +103,40 @@ def test_every_host_is_in_the_table_also_those_that_do_not_answer(doctor):
     assert bed.left_over() == set()
 
 
-def test_sshd_that_hangs_does_not_hold_up_the_others(doctor):
-    bed, run = doctor(2)
-    hung = bed.hosts[1]
-    os.kill(hung._daemon.pid, signal.SIGSTOP)
-    ended = run()
-    assert ended.code == 4
-    assert {"node1": "ok", "node2": "fail"}.items() <= states(ended).items()
+def test_host_without_this_python_and_a_place_where_no_job_can_leave_its_files_are_told(
+    doctor, ddlplan
+):
+    """Every host has the same files here, but for one that hides this environment.
 
-
-def test_host_without_this_python_is_told(doctor):
-    """Every host has the same files here, but for one that hides this environment."""
-    bed, run = doctor(2)
-    hidden = bed.hosts[1].run(["mount", "-t", "tmpfs", "none", str(Path(sys.prefix))])
-    assert hidden.returncode == 0, hidden.stderr
+    The story: where the files had no place, the launch ended in the middle of mpirun's own words
+    about a rank.
+    """
+    bed, run = doctor(3)
+    _, bare, full = bed.hosts
+    hidden = {bare: ["none", sys.prefix], full: ["-o", "ro", "none", str(ddlplan.folder)]}
+    for host, words in hidden.items():
+        mounted = host.run(["mount", "-t", "tmpfs", *words])
+        assert mounted.returncode == 0, mounted.stderr
     ended = run("--json")
     assert ended.code == 4
     found = of(ended.document, "node2", "path")
     assert found["state"] == "fail"
     assert sys.executable in found["finding"]
-    assert of(ended.document, "node1", "path")["state"] == "ok"
-
-
-def test_place_where_no_job_can_leave_its_files_is_told(doctor, ddlplan):
-    """The story: the launch ended in the middle of mpirun's own words about a rank."""
-    bed, run = doctor(2)
-    hidden = bed.hosts[1].run(["mount", "-t", "tmpfs", "-o", "ro", "none", str(ddlplan.folder)])
-    assert hidden.returncode == 0, hidden.stderr
-    ended = run("--json")
-    assert ended.code == 4
-    assert of(ended.document, "node1", "folder")["state"] == "ok"
-    found = of(ended.document, "node2", "folder")
+    for check in ("path", "folder"):
+        assert of(ended.document, "node1", check)["state"] == "ok"
+    found = of(ended.document, "node3", "folder")
     assert found["state"] == "fail"
     assert f"{ddlplan.folder / 'runs'}: {ddlplan.folder} is read-only" in found["finding"]
 
 
-def test_host_in_capitals_is_the_one_of_the_ssh_configuration(doctor):
-    _, run = doctor(2, names=["GPU1", "node2"])
-    ended = run("--json")
-    assert ended.code == 0, ended.err
-    assert of(ended.document, "GPU1", "MPI ranks")["finding"].startswith("rank 0 of 2")
-
-
-def test_key_that_is_not_known_is_told_and_not_accepted(doctor):
+def test_root_is_told_that_mpi_was_not_tried_and_a_key_that_is_not_known_is_not_accepted(
+    doctor, ddlplan
+):
     bed, run = doctor(1)
+    file = bed.write_host_file(ddlplan.folder / "hosts")
+    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    assert ended.code == 0, ended.err
+    assert "--allow-run-as-root" in ended.out
     known = bed.folder / "known_hosts"
     known.write_text("")
     ended = run("--json")
@@ -164,14 +155,6 @@ def test_this_machine_may_be_one_of_the_hosts(doctor, ddlplan):
     assert ended.code == 0, ended.err
     assert of(ended.document, bed.address, "MPI ranks")["finding"].startswith("rank 0 of 2")
     assert of(ended.document, bed.address, "database")["state"] == "ok"
-
-
-def test_root_is_told_that_mpi_was_not_tried(doctor, ddlplan):
-    bed, _ = doctor(1)
-    file = bed.write_host_file(ddlplan.folder / "hosts")
-    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
-    assert ended.code == 0, ended.err
-    assert "--allow-run-as-root" in ended.out
 
 
 def test_findings_of_this_machine_are_in_the_document_of_a_failure_too(ddlplan):

@@ -52,7 +52,6 @@ def test_a_file_that_exists_is_never_replaced(ddlplan, script):
 def test_a_script_that_is_not_there_and_a_folder_that_is_not_are_one_line_each(ddlplan, script):
     for arguments, message in (
         (["no.py"], "no.py: No such file or directory: name a script"),
-        (["."], ".: it is no regular file: name a script"),
         ([f"{'no' * 200}.py"], "no.py: File name too long: name a script"),
         (
             ["plain_loop.py", "--output", "no/case.py"],
@@ -107,12 +106,3 @@ def test_full_disk_leaves_no_part_of_the_file_behind(tmp_path):
     with files_of_at_most(100), pytest.raises(UsageError, match="File too large: name another"):
         write_draft(script, None, Output("init", as_json=False))
     assert [file.name for file in tmp_path.iterdir()] == ["plain_loop.py"]
-
-
-@pytest.mark.long
-def test_what_was_written_can_be_tuned_without_an_edit(ddlplan, script):
-    """And trains to the weights of its script: test_drafting.py."""
-    ddlplan.data("init", "plain_loop.py")
-    found = ddlplan.data("use-cases", "check", "plain_loop_case.py:PlainLoop")
-    obstacles = {one["name"]: one["obstacle"] for one in found["strategies"]}
-    assert obstacles["sequential"] is None

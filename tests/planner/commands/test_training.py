@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sending, step
-from training_samples import EPOCH
+from training_samples import EPOCH, NOISE
 from worth_cases import FACTS
 
 from launch.job import Job
-from launch.noise_scale.estimate import NoiseScale
 from launch.reports import CheckpointSaved, Described, StepDone, Warned
 from planner.api.launching import train
 from planner.cancellation import Cancellation
@@ -61,11 +60,8 @@ def test_epoch_that_was_only_validated_has_neither_loss_nor_speed(capsys):
 
 def test_an_epoch_shows_its_noise_scale_and_the_first_without_one_says_why(capsys):
     """A plan with one part was silent, and `plans show` said that nothing was measured."""
-    noise = NoiseScale(
-        scale=312.4, low=250.1, high=400.2, variance=312.4, square=1.0, measurements=41
-    )
     with TrainingDisplay(Output("launch", as_json=False), epochs=3) as display:
-        display(replace(EPOCH, noise=noise))
+        display(replace(EPOCH, noise=NOISE))
         for number in (2, 3):
             display(replace(EPOCH, epoch=number, noise_obstacle="a step has one part"))
     said = capsys.readouterr()
@@ -77,15 +73,7 @@ def test_an_epoch_shows_its_noise_scale_and_the_first_without_one_says_why(capsy
 
 def test_why_a_noise_scale_has_a_question_mark_is_said_once(capsys):
     """Of a model with BatchNorm `launch` showed the mark alone, and `runs show` the reason."""
-    noise = NoiseScale(
-        scale=312.4,
-        low=250.1,
-        high=400.2,
-        variance=312.4,
-        square=1.0,
-        measurements=41,
-        caveat="BatchNorm, whose samples depend on one another",
-    )
+    noise = replace(NOISE, caveat="BatchNorm, whose samples depend on one another")
     with TrainingDisplay(Output("launch", as_json=False), epochs=2) as display:
         for number in (1, 2):
             display(replace(EPOCH, epoch=number, noise=noise))

@@ -31,11 +31,6 @@ class Small:
 
     def optimizer(self, parameters):
         return torch.optim.SGD(parameters, lr=0.1)
-
-
-class Sums(Small):
-    def loss(self, output, target):
-        return torch.nn.functional.cross_entropy(output, target, reduction="sum")
 """
 
 
@@ -56,16 +51,6 @@ def test_what_was_found_is_in_the_document_and_warnings_beside_it(ddlplan):
     number = CASE[: CASE.index("# TODO")].count("\n") + 1
     assert data["todo"] == [{"line": number, "text": "its size"}]
     assert ddlplan.listing() == ["case.py"]
-
-
-@pytest.mark.long
-def test_a_loss_that_is_no_mean_is_one_line_with_the_remedy(ddlplan):
-    (ddlplan.folder / "case.py").write_text(CASE)
-    ended = ddlplan.run("use-cases", "check", "case.py:Sums")
-    assert ended.code == 2
-    assert len(ended.errors) == 1
-    assert "It is a sum: return the mean" in ended.err
-    assert ended.out == ""
 
 
 MODEL = """

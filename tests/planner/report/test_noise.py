@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launch.noise_scale.estimate import NoiseScale
-from planner.report.runs import describe_noise, noise_span
+from training_samples import NOISE
 
-NOISE = NoiseScale(scale=312.4, low=250.1, high=400.2, variance=312.4, square=1.0, measurements=41)
+from planner.report.runs import describe_noise, noise_span
 
 
 def test_scale_has_its_interval():
