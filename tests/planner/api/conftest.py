@@ -1,9 +1,10 @@
-"""Fork servers that calls of the API share."""
+"""Fork servers that calls of the API share, and where they find no database yet."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
@@ -17,3 +18,9 @@ def shared_servers(servers: ForkServerPool) -> Iterator[ForkServerPool]:
         for module in ("sweeps", "tuning", "use_cases"):
             patch.setattr(f"planner.api.{module}.ForkServerPool", lambda: nullcontext(servers))
         yield servers
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """A database that is still to be made."""
+    return str(tmp_path / "planner.db")

@@ -24,11 +24,6 @@ from probes.timing import Interval
 from tests.planner.cluster.alexnet_nodes import network, sum_time
 
 
-@pytest.fixture
-def db(tmp_path):
-    return str(tmp_path / "planner.db")
-
-
 def save(db, *changes):
     """Store a plan for each set of changes; give the numbers."""
     with Store.open(db) as store:

@@ -19,11 +19,6 @@ ORDER = ("ended", "runs", "silent", "runs", "silent")
 """What was stored, the oldest first; of one on another machine nothing was heard for an hour."""
 
 
-@pytest.fixture
-def db(tmp_path):
-    return str(tmp_path / "planner.db")
-
-
 def common(kind):
     here = ProcessIdentity.of()
     heard = utc_now() - timedelta(hours=kind == "silent")

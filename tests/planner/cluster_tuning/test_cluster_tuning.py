@@ -367,11 +367,6 @@ def test_documents_arrive_whole_and_in_order():
     assert (ended.returncode, ended.stdout) == (0, "done\n" * 3), ended.stderr
 
 
-def test_result_of_a_trial_is_the_same_after_its_way_as_json():
-    trial = replace(TRIAL, compile_s=3.0, parameters={"a.b": 1}, reason="why", log_tail="tail")
-    assert codec.decode(codec.encode(trial), TrialResult, source="trial") == trial
-
-
 def test_gradients_are_cut_to_what_a_slow_link_can_sum_in_time():
     assert largest_within(4.0, 2, [100e6, 12.5e6]) == 11 * 2**22
     assert largest_within(0.001, 3, [12.5e6]) == 2**22

@@ -11,8 +11,9 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from machine_holder import machine_in_use
-from supervision_queue import DB, Queue
+from supervision_queue import DB, Queue, another_process
 
+from launch.system.process_identity import ProcessIdentity
 from planner.store import Store
 
 
@@ -31,3 +32,11 @@ def nothing_is_timed() -> Iterator[None]:
     """Hold up probes for the whole test."""
     with machine_in_use():
         yield
+
+
+@pytest.fixture
+def dead() -> ProcessIdentity | None:
+    """A process that has ended."""
+    with another_process() as identity:
+        pass
+    return identity

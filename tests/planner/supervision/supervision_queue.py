@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from launch.system.process_identity import ProcessIdentity
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
 from planner.supervision.job_folder import JobFolder
@@ -57,3 +62,11 @@ class Queue:
         command = folder.read_command()
         assert command is not None
         return command.pid
+
+
+@contextmanager
+def another_process() -> Iterator[ProcessIdentity | None]:
+    """Have a process that runs until the end of the block."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield ProcessIdentity.of(process.pid)
+        process.kill()

@@ -9,7 +9,6 @@ from sweep_samples import sample_record
 from training_samples import EPOCH
 from worth_cases import FACTS, TRIALS
 
-from launch.plan import Plan
 from launch.reports import DataProgress, Described, Noted, StepDone, Working
 from planner.records.progress import ContenderStanding
 from planner.supervision.search_listener import SearchListener
@@ -117,11 +116,3 @@ def test_jobs_tell_that_their_data_are_made_up(row, made_up):
     ):
         listener(report)
         assert row.progress.is_generated is made_up
-
-
-def test_plan_is_part_of_what_is_shown():
-    standing = ContenderStanding(
-        plan=Plan(strategy="sequential", node_batch=4), throughput_samples_per_s=None
-    )
-    values = codec.to_builtins(standing)
-    assert codec.convert(values, ContenderStanding, source="test") == standing

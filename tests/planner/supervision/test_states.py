@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from supervision_queue import another_process
 from training_samples import JOB
 
 from launch.system.process_identity import ProcessIdentity
@@ -39,20 +37,6 @@ def add(store, tmp_path):
         return store.jobs.get(job.id)
 
     return do
-
-
-@contextmanager
-def another_process():
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield ProcessIdentity.of(process.pid)
-        process.kill()
-
-
-@pytest.fixture
-def dead():
-    with another_process() as identity:
-        pass
-    return identity
 
 
 def judge(store, job):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -27,21 +25,19 @@ def true_state(store, record):
     return found
 
 
-def of_ended_process():
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = ProcessIdentity.of(child.pid)
-    child.communicate(b"\n")
-    assert identity is not None
-    return identity
+def test_training_that_runs_or_is_over_or_of_which_its_machine_is_heard_is_as_stored(store, dead):
+    running = training(ProcessIdentity.of())
+    done = training(dead, state=TrainingStatus.DONE)
+    there = training(replace(dead, machine="node9"))
+    for one in (running, done, there):
+        assert true_state(store, one).state is one.state
 
 
-def test_training_whose_process_runs_is_running(store):
-    assert true_state(store, training(ProcessIdentity.of())).state is TrainingStatus.RUNNING
-
-
-def test_training_whose_process_is_gone_is_stored_as_interrupted_when_it_was_last_heard_of(store):
+def test_training_whose_process_is_gone_is_stored_as_interrupted_when_it_was_last_heard_of(
+    store, dead
+):
     heard = utc_now() - timedelta(minutes=40)
-    found = true_state(store, training(of_ended_process(), heartbeat_at=heard))
+    found = true_state(store, training(dead, heartbeat_at=heard))
     (stored,) = store.trainings.find()
     for one in (found, stored):
         assert (one.state, one.ended_at) == (TrainingStatus.INTERRUPTED, heard)
@@ -64,9 +60,9 @@ def test_training_of_an_earlier_boot_is_interrupted_once_it_was_silent_for_long(
     assert stored.state is state
 
 
-def test_nothing_is_written_of_a_training_of_another_machine(store):
+def test_nothing_is_written_of_a_training_of_another_machine(store, dead):
     """Its process may look like one of this machine's boot that has ended."""
-    process = replace(of_ended_process(), machine="atlas")
+    process = replace(dead, machine="atlas")
     silent = training(process, heartbeat_at=utc_now() - timedelta(hours=11))
     found = true_state(store, silent)
     assert found.error is not None
@@ -76,21 +72,11 @@ def test_nothing_is_written_of_a_training_of_another_machine(store):
     assert (stored.state, stored.error) == (TrainingStatus.RUNNING, None)
 
 
-def test_trainings_can_be_read_from_a_database_that_cannot_be_written(store, monkeypatch):
+def test_trainings_can_be_read_from_a_database_that_cannot_be_written(store, dead, monkeypatch):
     def refuse(*_, **__):
         raise StoreUnwritableError("attempt to write a readonly database")
 
     monkeypatch.setattr(store.trainings, "end", refuse)
     heard = utc_now() - timedelta(minutes=40)
-    found = true_state(store, training(of_ended_process(), heartbeat_at=heard))
+    found = true_state(store, training(dead, heartbeat_at=heard))
     assert (found.state, found.ended_at) == (TrainingStatus.INTERRUPTED, heard)
-
-
-def test_training_that_is_over_stays_as_it_ended(store):
-    done = training(of_ended_process(), state=TrainingStatus.DONE)
-    assert true_state(store, done).state is TrainingStatus.DONE
-
-
-def test_training_of_another_machine_runs_while_it_is_heard_of(store):
-    there = replace(of_ended_process(), machine="node9")
-    assert true_state(store, training(there)).state is TrainingStatus.RUNNING
