@@ -43,8 +43,10 @@ def a100s():
     )
 
 
-def test_gpus_are_described():
-    found = read_gpus(a100s())
+def test_gpus_are_described_and_nvml_is_closed_again():
+    nvml = a100s()
+    found = read_gpus(nvml)
+    assert not nvml.is_open
     assert found.reason is None
     assert found.driver == "550.54.15"
     gpu = found.gpus[1]
@@ -143,12 +145,6 @@ def test_amd_gpu_is_named_as_the_reason(tree):
         "sys/bus/pci/devices/0000:00:01.0/vendor": "0x10de\n",
     }
     assert "AMD GPU" in read_gpus(Absent(), root=tree(files)).reason
-
-
-def test_nvml_is_closed_again():
-    nvml = a100s()
-    read_gpus(nvml)
-    assert not nvml.is_open
 
 
 def test_this_machine_has_gpus_or_a_reason():

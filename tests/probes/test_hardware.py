@@ -122,23 +122,8 @@ def test_fingerprint_changes_with_the_hardware(changes):
     assert hardware(**changes).fingerprint() != hardware().fingerprint()
 
 
-def test_fingerprint_names_its_hash():
-    kind, _, digest = hardware().fingerprint().partition(":")
-    assert kind == "sha256"
-    assert len(bytes.fromhex(digest)) == 32
-
-
-SMALLEST = Hardware(
-    node="n",
-    cpu=cpu(model=None, physical_cores=None),
-    memory=Memory(total_bytes=GIB, usable_bytes=GIB),
-    gpu_reason="no NVIDIA driver",
-)
-
-
-@pytest.mark.parametrize("found", [hardware(), SMALLEST])
-def test_hardware_survives_json(found):
-    assert codec.decode(codec.encode(found), Hardware, source="hardware") == found
+def test_hardware_survives_json():
+    assert codec.decode(codec.encode(hardware()), Hardware, source="hardware") == hardware()
 
 
 def test_first_of_equal_limits_binds():

@@ -5,22 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hand_clock import HandClock
 
 from probes import speed
 from probes.cpu import read_cpu
 from probes.errors import SpeedProbeError
 from probes.hardware import Speeds
 from probes.speed import best_rate, measure_speeds
-
-
-class HandClock:
-    """A clock that only moves when told to."""
-
-    def __init__(self):
-        self.now_s = 0.0
-
-    def __call__(self):
-        return self.now_s
 
 
 def printing(*documents: str) -> list[str]:

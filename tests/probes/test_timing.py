@@ -1,6 +1,5 @@
 import math
 import random
-import time
 
 import pytest
 
@@ -65,14 +64,6 @@ def test_interval_does_not_depend_on_the_order_of_samples():
     assert measurement.interval_s() == noisy(40).interval_s()
     backwards = Measurement(samples_s=measurement.samples_s[::-1])
     assert backwards.interval_s() == measurement.interval_s()
-
-
-def test_interval_is_quick_enough_to_ask_for_after_each_step():
-    measurements = [noisy(count) for count in range(90, 110)]
-    start = time.process_time()
-    for measurement in measurements:
-        measurement.interval_s()
-    assert (time.process_time() - start) / len(measurements) < 0.02
 
 
 # Ratios

@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from hand_clock import HandClock
 from recorded_nvml import RecordedNvml
 
 from probes.sampling.gpus import GpuSampler, GpuUse
@@ -39,14 +40,6 @@ def process(pid, parent, *, ticks=(0, 0, 0, 0), threads=1, pages=(0, 0), started
 
 def always():
     return Pace(0.0, 1e9)
-
-
-class Clock:
-    def __init__(self):
-        self.now = 10.0
-
-    def __call__(self):
-        return self.now
 
 
 # Processes
@@ -148,10 +141,10 @@ def test_rates_are_differences_over_time(tree):
         process(10, 1, ticks=(100, 0, 0, 0))
         | {"proc/stat": stat.format(1000, 100), "proc/net/dev": NETWORK.format(1000)}
     )
-    clock = Clock()
+    clock = HandClock()
     sampler = HostSampler(10, root=root, clock=clock)
     assert sampler.poll() is None
-    clock.now += 4.0
+    clock.now_s += 4.0
     tree(
         process(10, 1, ticks=(100 + 2 * TICKS_PER_S, 0, 0, 0), threads=7)
         | {
@@ -170,20 +163,20 @@ def test_rates_are_differences_over_time(tree):
 
 
 def test_last_sample_needs_no_whole_second_but_time_enough_for_a_rate(tree):
-    clock = Clock()
+    clock = HandClock()
     sampler = HostSampler(10, root=tree(process(10, 1)), clock=clock)
-    clock.now += 0.05
+    clock.now_s += 0.05
     assert sampler.poll(is_last=True) is None
-    clock.now += 0.1
+    clock.now_s += 0.1
     assert sampler.poll(is_last=True) is not None
 
 
 def test_counter_that_falls_is_no_negative_rate(tree):
-    clock = Clock()
+    clock = HandClock()
     root = tree(process(10, 1) | {"proc/net/dev": NETWORK.format(1000)})
     sampler = HostSampler(10, root=root, clock=clock)
     tree({"proc/net/dev": NETWORK.format(10)})
-    clock.now += 60.0  # whatever the first sample cost
+    clock.now_s += 60.0  # whatever the first sample cost
     use = sampler.poll()
     assert use is not None
     assert use.received_bytes_per_s == 0.0
