@@ -39,7 +39,9 @@ def test_defaults_that_nothing_beats_are_not_compared_with_themselves():
     assert describe_comparison(COMPARED, other).startswith("1.00 times (1.00 to 1.00) as fast")
 
 
-def make_result(plan: StoredPlan = FOUND, before_search_s: float | None = None) -> TuneResult:
+def make_result(
+    plan: StoredPlan = FOUND, *hosts: str, before_search_s: float | None = None, **changes
+) -> TuneResult:
     outcome = TuneOutcome(
         plan=plan,
         defaults=None,
@@ -52,9 +54,10 @@ def make_result(plan: StoredPlan = FOUND, before_search_s: float | None = None) 
         default_batch=FOUND.plan.node_batch,
         one_core_unknown="no time or memory was left for it: raise --budget",
     )
-    node = NodeTuneResult(host="vm", outcome=outcome)
+    outcome = replace(outcome, **changes)
+    nodes = tuple(NodeTuneResult(host=host, outcome=outcome) for host in hosts or ("vm",))
     return TuneResult(
-        nodes=(node,), elapsed_s=164.0, before_search_s=before_search_s, interrupted=False
+        nodes=nodes, elapsed_s=164.0, before_search_s=before_search_s, interrupted=False
     )
 
 
@@ -98,10 +101,7 @@ def test_figures_that_say_nothing_are_told_as_such_in_their_lines(capsys):
     said = "; not reliable: tune again with a larger --budget"
     assert lines.count(said) == 2
     assert f"{said} one core" in lines
-    result = make_result(FOUND)
-    (node,) = result.nodes
-    exact = replace(result, nodes=(replace(node, outcome=replace(node.outcome, exact=plan)),))
-    show_here(exact, "ddlplan launch", Output("tune", as_json=False))
+    show_here(make_result(exact=plan), "ddlplan launch", Output("tune", as_json=False))
     (fp32,) = (line for line in capsys.readouterr().out.split("\n") if "in fp32" in line)
     assert fp32.endswith(said)
     twice = make_result(replace(plan, speedup=wide))
@@ -112,11 +112,8 @@ def test_figures_that_say_nothing_are_told_as_such_in_their_lines(capsys):
 
 def test_hosts_have_the_reasons_and_the_batch_that_one_machine_has(capsys):
     """Their table has no such columns, and a batch above the use case's own was never named."""
-    result = make_result()
-    (node,) = result.nodes
-    larger = replace(node.outcome, default_batch=32, own_batch_unknown="its trial failed: crash")
-    nodes = tuple(replace(node, host=name, outcome=larger) for name in ("n1", "n2"))
-    result = replace(result, nodes=nodes)
+    larger = {"default_batch": 32, "own_batch_unknown": "its trial failed: crash"}
+    result = make_result(FOUND, "n1", "n2", **larger)
     show_hosts(result, "ddlplan launch", Output("tune", as_json=False))
     said = capsys.readouterr().out
     for line in (
@@ -131,10 +128,8 @@ def test_what_the_settings_and_a_larger_batch_gain_are_separate_figures(capsys):
     by_batch = Interval(median=1.06, low=0.99, high=1.14, count=6)
     by_settings = Interval(median=1.39, low=1.31, high=1.46, count=6)
     own = replace(COMPARED, name="own_batch", speedup=by_batch)
-    result = make_result(replace(FOUND, comparisons=(own,)))
-    (node,) = result.nodes
-    outcome = replace(node.outcome, default_batch=32, settings_gain=by_settings)
-    result = replace(result, nodes=(replace(node, outcome=outcome),))
+    found = replace(FOUND, comparisons=(own,))
+    result = make_result(found, default_batch=32, settings_gain=by_settings)
     show_here(result, "ddlplan launch", Output("tune", as_json=False))
     said = "settings 1.39 (1.31 to 1.46) times, larger batch 1.06 (0.99 to 1.14) times"
     assert f"gains      {said}" in capsys.readouterr().out.splitlines()

@@ -21,7 +21,6 @@ from planner.report.output import Output
 from planner.report.papers.plots import paper_plot_csv
 from planner.report.plans import plan_text, plans_csv, plans_table
 from planner.report.runs import mark_title, run_text, runs_csv, runs_table
-from planner.report.sweeps.tables import sweeps_table
 from planner.report.table import Terminal
 from planner.report.training_comparison import TrainingComparison, TrainingSide
 from planner.report.trials import trial_json, trials_csv, trials_table
@@ -59,14 +58,6 @@ def test_trainings_with_made_up_data_are_marked():
     assert mark_title("Trainings 1 and 1", real, real) == "Trainings 1 and 1"
     one = mark_title("Trainings 2 and 1", replace(made_up, id=2), real)
     assert one == "Trainings 2 and 1, generated data in training 2"
-
-
-def test_sweeps_of_made_up_data_are_marked_on_a_narrow_terminal_too():
-    record = replace(sample_record([32, 64, 128]), id=1, use_case="cifar_resnet44,images=2000")
-    heading, line, *_ = sweeps_table([replace(record, is_generated=True)], NARROW).splitlines()
-    assert "DATA" in heading
-    assert "generated" in line
-    assert "DATA" not in sweeps_table([record], NARROW)
 
 
 def test_a_sweep_that_begins_says_that_its_data_are_made_up(capsys):

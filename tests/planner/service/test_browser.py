@@ -14,39 +14,17 @@ from serving import Serving, serving
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-CASE = '''
-import time
-import torch
-from torch import nn
-from torch.nn import functional
+SMALL = '''
 
-
-class Numbers(torch.utils.data.Dataset):
-    def __len__(self):
-        return 64
-
-    def __getitem__(self, index):
-        return torch.tensor([index / 100, 1.0]), index % 2
-
-
-class Small:
-    """Sleeps in each step: epochs of half a second."""
-
-    name = "small"
-    default_batch = 4
-
-    def model(self):
-        return nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2))
+class Small(Steady):
+    """Sleeps in each step of a test too: epochs of half a second."""
 
     def dataset(self, data, *, train):
-        return Numbers()
+        return Numbers(64)
 
     def loss(self, output, target):
-        time.sleep(0.02)
+        time.sleep(STEP_S)
         return functional.cross_entropy(output, target)
-
-    def optimizer(self, parameters):
-        return torch.optim.SGD(parameters, lr=0.1)
 '''
 
 
@@ -100,8 +78,8 @@ class Person:
 
 
 @pytest.fixture
-def server(ddlplan) -> Iterator[Serving]:
-    (ddlplan.folder / "case.py").write_text(CASE)
+def server(ddlplan, cases) -> Iterator[Serving]:
+    (ddlplan.folder / "case.py").write_text(cases.read_text() + SMALL)
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         ddlplan.environment[name] = "1"
     options = ("--port", free_port(), "--allow-actions", "--use-case", "case.py:Small")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from training_samples import JOB
 
-from planner.errors import RunDirectoryError
 from planner.records.job_record import JobState
 from planner.supervision.job_folder import ExitRecord, JobFolder
 
@@ -111,9 +110,3 @@ def test_log_that_was_removed_is_empty(folder):
     folder.log.unlink()
     assert folder.read_log() == folder.read_log(9)
     assert folder.read_log().size == 0
-
-
-def test_place_that_is_no_folder_is_refused_with_the_way_out(tmp_path):
-    (tmp_path / "jobs").write_text("")
-    with pytest.raises(RunDirectoryError, match="start in a folder where it can be made"):
-        JobFolder.create(RECORD, tmp_path / "jobs")

@@ -6,13 +6,14 @@ import pytest
 from sample_plan import SOFTWARE
 
 from launch.plan import Plan
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import Role
 from planner.tuning.disturbances import explain_disturbances
 from planner.tuning.entrant import Entrant
 from planner.tuning.findings import Findings
 from planner.tuning.running_trials import RunningTrials
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
+from tests.planner.trials.raced_turns import finished
 from tests.planner.tuning.recorded_search import CASE, NODE, REQUEST
 
 BUSY = Disturbance(others_cores=0.8)
@@ -20,22 +21,11 @@ BUSY = Disturbance(others_cores=0.8)
 
 def trial(turns=10, *, counted=0, repeated=0, disturbance=BUSY, batch=32):
     """A trial of some turns, the first of them disturbed, and the very first taken again."""
-    numbers = tuple(range(1, turns + 1))
-    disturbed = [
-        DisturbedTurn(round=1, disturbance=disturbance, was_repeated=True) for _ in range(repeated)
-    ] + [
-        DisturbedTurn(round=number, disturbance=disturbance, was_repeated=False)
-        for number in numbers[:counted]
-    ]
-    return TrialResult(
-        plan=Plan(strategy="sequential", node_batch=batch),
-        role=Role.SEARCH,
-        outcome=Outcome.OK,
-        measurement=Measurement(
-            samples_s=(1.0,) * turns, rounds=numbers, disturbed=tuple(disturbed)
-        ),
-        elapsed_s=20.0,
-    )
+    made = finished(batch, dict.fromkeys(range(1, turns + 1), 1.0))
+    turn = DisturbedTurn(round=1, disturbance=disturbance, was_repeated=False)
+    again = [replace(turn, was_repeated=True)] * repeated
+    disturbed = (*again, *(replace(turn, round=number) for number in range(1, counted + 1)))
+    return replace(made, measurement=replace(made.measurement, disturbed=disturbed))
 
 
 def test_quiet_search_and_one_whose_disturbed_turns_were_all_made_again_say_nothing():

@@ -71,11 +71,12 @@ def test_large_losses_have_no_power_of_ten(sweep):
 
 
 def test_generated_samples_are_marked_wherever_results_are_shown(sweep):
-    made_up = replace(sweep, record=replace(sweep.record, is_generated=True))
+    record = replace(sweep.record, use_case="cifar_resnet44,images=2000", is_generated=True)
+    made_up = replace(sweep, record=record)
     for text in (
         sweep_text(made_up, Terminal(width=80)),
         sweep_csv(made_up),
-        sweeps_table([made_up.record], Terminal()),
+        sweeps_table([record], Terminal(width=80)),
         sweep_page(made_up),
     ):
         assert "generated" in text

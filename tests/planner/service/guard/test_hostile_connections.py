@@ -24,20 +24,9 @@ REFUSED = {400, 401, 403, 404, 405, 408, 411, 413, 414, 415, 421, 431, 501, 505}
 
 def test_a_body_that_is_too_large_is_refused_unread(server):
     before = server.memory_bytes
-    for head in (
-        server.head(
-            "Content-Type: application/json",
-            "Content-Length: 1073741824",
-            method="POST",
-            path="/api/v1/plans/import",
-        ),
-        server.head(
-            "Content-Type: application/json",
-            "Transfer-Encoding: chunked",
-            method="POST",
-            path="/api/v1/plans/import",
-        ),
-    ):
+    post = {"method": "POST", "path": "/api/v1/plans/import"}
+    for line in ("Content-Length: 1073741824", "Transfer-Encoding: chunked"):
+        head = server.head("Content-Type: application/json", line, **post)
         with server.connect() as connection:
             connection.sendall(head)
             block = b"10000\r\n" + b"a" * 65536 + b"\r\n"

@@ -130,11 +130,8 @@ def test_too_many_parameters_are_refused(server):
         (b'{"a": 1}{"a": 2}', "extra data"),
         (b'{"a": "\x00"}', "control character"),
         (b"[]", "expected an object"),
-        (b"null", "expected an object"),
-        (b'"text"', "expected an object"),
         (b"{'a': 1}", "JSON"),
         (b"{", "JSON"),
-        (b"<a/>", "JSON"),
     ],
 )
 def test_json_that_can_be_read_in_two_ways_is_refused(server, body, reason):
