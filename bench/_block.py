@@ -139,15 +139,22 @@ class Required:
         return "yes" if floor <= low and high <= ceiling else "open"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Result:
-    """One figure that a bench found."""
+    """One figure that a bench found, and the range in which it should lie, if there is one."""
 
     figure: str
     value: Interval | float
     """Infinite where there is none because what was asked for was not reached."""
     unit: str = ""
-    required: Required | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def required(self) -> Required | None:
+        """The range, ``None`` where any figure will do."""
+        is_free = self.low is None and self.high is None
+        return None if is_free else Required(low=self.low, high=self.high)
 
     @property
     def verdict(self) -> str:

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from _block import Output, Required, Result, show_faults
+from _block import Output, Result, show_faults
 from _store_samples import NODE, STUDY, draw_transactions, make_plan, make_trial
 
 from planner.__main__ import run
@@ -55,12 +55,12 @@ def damage_databases(count: int, arguments: Namespace, out: Output) -> list[Resu
     for kind, times in sorted(ended.items()):
         out.say(f"{kind}: {times}")
     return [
-        Result(figure="damaged databases", value=count),
-        Result(figure="of them refused", value=count - ended["read"]),
+        Result("damaged databases", count),
+        Result("of them refused", count - ended["read"]),
         Result(
-            figure="tracebacks, other exit codes than 6, messages of several lines, hangs",
-            value=len(faults),
-            required=Required(high=0),
+            "tracebacks, other exit codes than 6, messages of several lines, hangs",
+            len(faults),
+            high=0,
         ),
     ]
 

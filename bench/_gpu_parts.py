@@ -137,10 +137,10 @@ def _measure_limits(*, options: Namespace, out: Output, **_: object) -> Found:
     target = torch.empty_like(source)
     copy = best_rate(lambda: done(target.copy_(source)), 2.0 * count, _RATE_TIME_S)
     results = [
-        Result(figure=f"matrix products in {name}", value=value / 1e12, unit="TFLOP/s")
+        Result(f"matrix products in {name}", value / 1e12, "TFLOP/s")
         for name, value in rates.items()
     ]
-    results.append(Result(figure="copy, read and written", value=copy / 1e9, unit="GB/s"))
+    results.append(Result("copy, read and written", copy / 1e9, "GB/s"))
     out.show(results)
     return {"results": results, "flop_per_s": rates, "copy_bytes_per_s": copy}
 
@@ -171,9 +171,9 @@ def _run_tests(*, options: Namespace, out: Output, **_: object) -> Found:
     ]
     skipped = len(states["skipped"])
     results = [
-        Result(figure="tests that passed", value=len(cases) - skipped - len(failed)),
-        Result(figure="tests that failed", value=len(failed)),
-        Result(figure="tests that were skipped", value=skipped),
+        Result("tests that passed", len(cases) - skipped - len(failed)),
+        Result("tests that failed", len(failed)),
+        Result("tests that were skipped", skipped),
     ]
     out.show(results)
     return {"results": results, "failed": failed}
@@ -187,13 +187,13 @@ def _search(model: str, precision: str, *, options: Namespace, out: Output, **_:
     plan = tuned["plan"]
     say_plan(out, plan)
     results = [
-        Result(figure="search, whole command", value=answer.wall_s, unit="s"),
-        Result(figure="in training steps", value=100 * tuned["stepping_share"], unit="%"),
-        Result(figure="trials", value=sum(tuned["trials"].values())),
-        Result(figure="plan", value=plan["throughput_samples_per_s"]["median"], unit="samples/s"),
+        Result("search, whole command", answer.wall_s, "s"),
+        Result("in training steps", 100 * tuned["stepping_share"], "%"),
+        Result("trials", sum(tuned["trials"].values())),
+        Result("plan", plan["throughput_samples_per_s"]["median"], "samples/s"),
     ]
     if plan["speedup"] is not None:
-        results.append(Result(figure="claimed speedup", value=plan["speedup"]["median"]))
+        results.append(Result("claimed speedup", plan["speedup"]["median"]))
     out.show(results)
     return {"results": results, "plan": plan, "trials": tuned["trials"]}
 
@@ -246,7 +246,7 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
                 if way in found:
                     values.append((found["ours"], found[way]))
     results = [
-        Result(figure=f"ours / {way} loop with the same batch", value=paired_ratio(values))
+        Result(f"ours / {way} loop with the same batch", paired_ratio(values))
         for way, values in pairs.items()
         if values
     ]
@@ -254,8 +254,8 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
     for name in (precision, "tf32") if precision == "fp32" else (precision,):
         if flop and name in rates:
             share = 100 * flop * found["ours"] / rates[name]
-            results.append(Result(figure=f"ours, share of the {name} rate", value=share, unit="%"))
-    results.append(Result(figure="ours", value=found["ours"], unit="samples/s"))
+            results.append(Result(f"ours, share of the {name} rate", share, "%"))
+    results.append(Result("ours", found["ours"], "samples/s"))
     out.show(results)
     return {
         "results": results,
@@ -285,9 +285,9 @@ def _train_with_cpu(*, options: Namespace, out: Output, **_: object) -> Found:
     batch = max(2, round(device.node_batch * rates[1] / rates[0]))
     together = _run_job([ranks[0], (replace(cpu, node_batch=batch), ranks[1][1])], options.seconds)
     results = [
-        Result(figure=f"rank on {options.device} alone", value=rates[0], unit="samples/s"),
-        Result(figure="rank on the other cores alone", value=rates[1], unit="samples/s"),
-        Result(figure="both in one job", value=together, unit="samples/s"),
+        Result(f"rank on {options.device} alone", rates[0], "samples/s"),
+        Result("rank on the other cores alone", rates[1], "samples/s"),
+        Result("both in one job", together, "samples/s"),
     ]
     out.show(results)
     return {"results": results, "node_batches": [device.node_batch, batch]}

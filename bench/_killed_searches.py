@@ -13,7 +13,7 @@ from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
 
-from _block import Output, Required, Result, show_faults
+from _block import Output, Result, show_faults
 
 from launch.workload import Workload
 from planner.errors import NoDatabaseError
@@ -108,13 +108,9 @@ def kill_searches(count: int, arguments: Namespace, out: Output) -> list[Result]
         show_faults(faults, out)
         out.say(f"{in_search} of {count} killed before their end; {len(before)} trials stored")
     return [
-        Result(figure="kills in a search", value=in_search),
-        Result(figure="trials acknowledged", value=acknowledged),
-        Result(
-            figure="trials lost, doubled or changed, databases not whole",
-            value=len(faults),
-            required=Required(high=0),
-        ),
+        Result("kills in a search", in_search),
+        Result("trials acknowledged", acknowledged),
+        Result("trials lost, doubled or changed, databases not whole", len(faults), high=0),
     ]
 
 

@@ -11,7 +11,7 @@ from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
 
-from _block import Output, Required, Result, show_faults
+from _block import Output, Result, show_faults
 from _sqlite_writes import Disk, Recorder
 from _store_samples import draw_transactions
 
@@ -66,11 +66,9 @@ def cut_power(count: int, arguments: Namespace, out: Output) -> list[Result]:
                     faults.append(f"at operation {place} of transaction {acknowledged}: {said}")
     show_faults(faults, out)
     return [
-        Result(figure="cuts of the power", value=cuts),
+        Result("cuts of the power", cuts),
         Result(
-            figure="neither before nor after, or an acknowledged transaction lost",
-            value=len(faults),
-            required=Required(high=0),
+            "neither before nor after, or an acknowledged transaction lost", len(faults), high=0
         ),
     ]
 

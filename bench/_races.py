@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 
-from _block import BenchError, Output, Required, Result
+from _block import BenchError, Output, Result
 
 from launch.plan import Plan
 from launch.system.machine_lock import Occupant, timing_alone
@@ -92,7 +92,9 @@ def race_final(
     return [entrant.result() for entrant in entrants]
 
 
-def share_result(figure: str, outcomes: Sequence[bool], required: Required) -> Result:
+def share_result(
+    figure: str, outcomes: Sequence[bool], *, low: float | None = None, high: float | None = None
+) -> Result:
     """Give a share in percent, with Wilson's 95 % interval."""
     share = share_interval(fmean(outcomes), len(outcomes))
-    return Result(figure=figure, value=share.scaled(100), unit="%", required=required)
+    return Result(figure, share.scaled(100), "%", low, high)

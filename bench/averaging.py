@@ -25,16 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from _block import (
-    BenchError,
-    Output,
-    Required,
-    Result,
-    alternate,
-    make_parser,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
 from _local_workers import run_workers
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -111,18 +102,18 @@ def _results(pairs: Sequence[tuple[Leg, Leg]], floor_s: float) -> list[Result]:
         for legs in zip(*pairs, strict=True)
     )
     return [
-        Result(figure="ours, average + SGD step", value=ours_ms.interval_s(), unit="ms"),
-        Result(figure="gloo all-reduce + SGD step", value=ddp_ms.interval_s(), unit="ms"),
-        Result(figure="floor", value=1e3 * floor_s, unit="ms"),
+        Result("ours, average + SGD step", ours_ms.interval_s(), "ms"),
+        Result("gloo all-reduce + SGD step", ddp_ms.interval_s(), "ms"),
+        Result("floor", 1e3 * floor_s, "ms"),
         Result(
-            figure="time of gloo / ours",
-            value=paired_ratio([(ddp.median_s, ours.median_s) for ddp, ours in pairs]),
-            required=Required(low=4.0),
+            "time of gloo / ours",
+            paired_ratio([(ddp.median_s, ours.median_s) for ddp, ours in pairs]),
+            low=4.0,
         ),
         Result(
-            figure="time of ours / floor",
-            value=paired_ratio([(ours.median_s, floor_s) for _, ours in pairs]),
-            required=Required(high=1.5),
+            "time of ours / floor",
+            paired_ratio([(ours.median_s, floor_s) for _, ours in pairs]),
+            high=1.5,
         ),
     ]
 

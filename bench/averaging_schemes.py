@@ -24,7 +24,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
-from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, make_parser, positive, run_bench
 from _hosts import Cluster, own_folder
 from _prepared_case import load_prepared
 from testbed.bed import Testbed
@@ -42,7 +42,7 @@ from probes.timing import Interval, Measurement, paired_ratio, student_quantile
 
 _CASE = f"{Path(__file__).with_name('_patterns_in_memory.py')}:PatternsInMemory"
 _JUDGED_CASE, _JUDGED_WIRES = "mnist_cnn", ("int8", "top1")
-WITHIN = Required(low=-0.5)
+_MOST_LOST = 0.5
 """Points of accuracy, against exact numbers."""
 _WARMUP_STEPS = 3
 _LAST = 10
@@ -153,9 +153,9 @@ def _format_costs() -> Iterator[Result]:
         if not wire_format.is_exact:
             beyond = [time_s - median(exact_s) for time_s in _format_s(wire_format, gradients)]
             per_byte = Measurement(samples_s=tuple(1e9 * each / BUCKET_BYTES for each in beyond))
-            yield Result(figure=f"{name}: processor", value=per_byte.interval_s(), unit="ns/byte")
+            yield Result(f"{name}: processor", per_byte.interval_s(), "ns/byte")
             said = f"{name}: faster than fp32 on links of two hosts up to"
-            yield Result(figure=said, value=8 / per_byte.interval_s().median, unit="Gb/s")
+            yield Result(said, 8 / per_byte.interval_s().median, "Gb/s")
 
 
 def _format_s(wire_format: WireFormat, gradients: Any) -> list[float]:
@@ -233,12 +233,9 @@ def _accuracies(rate: str, found: dict[Scheme, list[Trained]], use_case: str) ->
         pairs = zip(trained, found[EXACT], strict=True)
         points = [100 * (one.accuracy - exact.accuracy) for one, exact in pairs]
         is_judged = use_case.partition(",")[0] == _JUDGED_CASE and scheme.wire in _JUDGED_WIRES
-        yield Result(
-            figure=f"{rate}, {scheme}: accuracy - that of {EXACT}",
-            value=_mean(points) if len(points) > 1 else points[0],
-            unit="points",
-            required=WITHIN if is_judged else None,
-        )
+        value: Interval | float = _mean(points) if len(points) > 1 else points[0]
+        low = -_MOST_LOST if is_judged else None
+        yield Result(f"{rate}, {scheme}: accuracy - that of {EXACT}", value, "points", low)
 
 
 def _mean(values: Sequence[float]) -> Interval:

@@ -22,17 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from _block import (
-    BenchError,
-    Ddlplan,
-    Output,
-    Required,
-    Result,
-    alternate,
-    make_parser,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Ddlplan, Output, Result, alternate, make_parser, positive, run_bench
 from _burner import burning
 from _launches import Launches, say_plan
 from _photos import link_photos
@@ -213,30 +203,26 @@ class _Races:
 
 def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:
     limit = None if arguments.plan_db else _HALF_WIDTHS.get(parse_duration_s(arguments.budget))
-    yield Result(
-        figure="half width of a stored speedup",
-        value=fmean(found.half_widths),
-        unit="%",
-        required=None if limit is None else Required(high=limit),
-    )
+    yield Result("half width of a stored speedup", fmean(found.half_widths), "%", high=limit)
     for seen, what in ((found.again, "speedup raced again"), (found.launched, "rate launched")):
         if not seen:
             continue
         held = [stored.low <= value <= stored.high for value, stored in seen]
-        yield share_result(f"stored interval holds a {what}", held, Required(low=93.0))
+        yield share_result(f"stored interval holds a {what}", held, low=93.0)
         ratios = paired_ratio([(value, stored.median) for value, stored in seen])
-        yield Result(figure=f"{what} / stored", value=ratios)
+        yield Result(f"{what} / stored", ratios)
     if found.burnt:
         yield Result(
-            figure="speedup while half a core burns / on the quiet machine",
-            value=paired_ratio([(burnt.speedup, quiet.speedup) for quiet, burnt in found.burnt]),
-            required=Required(low=0.95, high=1.05),
+            "speedup while half a core burns / on the quiet machine",
+            paired_ratio([(burnt.speedup, quiet.speedup) for quiet, burnt in found.burnt]),
+            low=0.95,
+            high=1.05,
         )
         right = [burnt.to_slowed > 1 for _, burnt in found.burnt]
-        yield share_result("order of two plans 5 % apart is right", right, Required(low=95.0))
+        yield share_result("order of two plans 5 % apart is right", right, low=95.0)
         yield Result(
-            figure="their ratio on the quiet machine",
-            value=paired_ratio([(quiet.to_slowed, 1.0) for quiet, _ in found.burnt]),
+            "their ratio on the quiet machine",
+            paired_ratio([(quiet.to_slowed, 1.0) for quiet, _ in found.burnt]),
         )
 
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 from _hosts import Cluster, Trains
 from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
@@ -155,28 +155,11 @@ def main() -> int:
     return out.conclude(
         [
             Result(
-                figure=f"error of {len(errors)} predictions, median",
-                value=100 * median(errors),
-                unit="%",
-                required=Required(high=5.0),
+                f"error of {len(errors)} predictions, median", 100 * median(errors), "%", high=5.0
             ),
-            Result(
-                figure=f"error of {len(errors)} predictions, worst",
-                value=100 * max(errors),
-                unit="%",
-                required=Required(high=15.0),
-            ),
-            Result(
-                figure=f"wrong verdicts of {len(losses)}",
-                value=float(wrong),
-                required=Required(high=0.0),
-            ),
-            Result(
-                figure="chosen hosts behind the best, worst",
-                value=100 * max(losses),
-                unit="%",
-                required=Required(high=3.0),
-            ),
+            Result(f"error of {len(errors)} predictions, worst", 100 * max(errors), "%", high=15.0),
+            Result(f"wrong verdicts of {len(losses)}", float(wrong), high=0.0),
+            Result("chosen hosts behind the best, worst", 100 * max(losses), "%", high=3.0),
         ]
     )
 

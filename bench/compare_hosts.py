@@ -13,16 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _block import (
-    Ddlplan,
-    Output,
-    Required,
-    Result,
-    make_parser,
-    positive,
-    root_option,
-    run_bench,
-)
+from _block import Ddlplan, Output, Result, make_parser, positive, root_option, run_bench
 from testbed.bed import Testbed
 
 from probes.timing import Interval
@@ -71,14 +62,14 @@ def _results(found: dict[str, Any], rate: str) -> list[Result]:
         is_judged = fastest[setting] == peer["peer"]
         results.append(
             Result(
-                figure=f"{rate}: samples/s of ours / {peer['peer']}, {setting}",
-                value=Interval(
+                f"{rate}: samples/s of ours / {peer['peer']}, {setting}",
+                Interval(
                     median=ratio["median"],
                     low=ratio["ci_low"],
                     high=ratio["ci_high"],
                     count=ratio["samples"],
                 ),
-                required=Required(low=_LOW[setting]) if is_judged else None,
+                low=_LOW[setting] if is_judged else None,
             )
         )
     return results

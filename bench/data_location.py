@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 from _array_files import write_files
-from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, make_parser, positive, run_bench
 from testbed.bed import Testbed, TestHost
 
 from planner.input_cost.lines import data_facts
@@ -108,18 +108,19 @@ def _judge(found: Found) -> Iterator[Result]:
         ("later epoch", found.predicted["later_epoch_s"], found.epochs_s[-1]),
     ):
         yield Result(
-            figure=f"{found.mount}: {name}, measured / predicted",
-            value=100 * measured_s / predicted_s,
-            unit="%",
-            required=Required(low=100 - _MOST_OFF, high=100 + _MOST_OFF),
+            f"{found.mount}: {name}, measured / predicted",
+            100 * measured_s / predicted_s,
+            "%",
+            low=100 - _MOST_OFF,
+            high=100 + _MOST_OFF,
         )
     advised = found.predicted["copy_pays_after_epochs"] or float("inf")
     measured = found.epochs_until_copied()
     is_right = advised == measured or abs(advised - measured) <= max(1.0, 0.2 * measured)
     yield Result(
-        figure=f"{found.mount}: copy pays after {measured:.1f} epochs, advised {advised}: right",
-        value=float(is_right),
-        required=Required(low=1.0),
+        f"{found.mount}: copy pays after {measured:.1f} epochs, advised {advised}: right",
+        float(is_right),
+        low=1.0,
     )
 
 

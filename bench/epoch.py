@@ -19,7 +19,6 @@ from _block import (
     BenchError,
     Ddlplan,
     Output,
-    Required,
     Result,
     alternate,
     make_parser,
@@ -109,14 +108,14 @@ def _measure(
 def _whole(pairs: Pairs, arguments: argparse.Namespace) -> list[Result]:
     return [
         Result(
-            figure="whole launch, time of baseline / best plan",
-            value=paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
+            "whole launch, time of baseline / best plan",
+            paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
             # With few photos it is the start of Python that is compared.
-            required=Required(low=2.0) if arguments.photos is None else None,
+            low=2.0 if arguments.photos is None else None,
         ),
         Result(
-            figure="training steps, time of baseline / best plan",
-            value=paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
+            "training steps, time of baseline / best plan",
+            paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
         ),
     ]
 
@@ -126,13 +125,13 @@ def _steady(pairs: Pairs, arguments: argparse.Namespace) -> list[Result]:
     low = _STEADY.get((arguments.use_case, allowed))
     return [
         Result(
-            figure="training epochs from the 2nd on, time of baseline / best plan",
-            value=paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
-            required=None if low is None else Required(low=low),
+            "training epochs from the 2nd on, time of baseline / best plan",
+            paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
+            low=low,
         ),
         Result(
-            figure="whole launch, time of baseline / best plan",
-            value=paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
+            "whole launch, time of baseline / best plan",
+            paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
         ),
     ]
 
@@ -143,16 +142,17 @@ def _kept(pairs: Pairs, best: Mapping[str, Any], arguments: argparse.Namespace) 
     baselines = [(a.samples_per_s, a.expected_samples_per_s) for a, _ in pairs]
     results = [
         Result(
-            figure="best plan, launched / recorded throughput",
-            value=paired_ratio(launched),
+            "best plan, launched / recorded throughput",
+            paired_ratio(launched),
             # In short epochs the first and the last step weigh too much.
-            required=Required(low=0.95, high=1.05) if arguments.photos is None else None,
+            low=0.95 if arguments.photos is None else None,
+            high=1.05 if arguments.photos is None else None,
         ),
-        Result(figure="baseline, launched / recorded throughput", value=paired_ratio(baselines)),
+        Result("baseline, launched / recorded throughput", paired_ratio(baselines)),
     ]
     if best["speedup"] is not None:
         claimed = _interval(best["speedup"], best)
-        results.insert(0, Result(figure="speedup that tune claimed", value=claimed))
+        results.insert(0, Result("speedup that tune claimed", claimed))
     return results
 
 
@@ -163,12 +163,7 @@ def _share(tuned: Answer) -> Result:
     them, and starts and ends the trials.
     """
     share = tuned.data["stepping_share"] * tuned.data["elapsed_s"] / tuned.wall_s
-    return Result(
-        figure="share of the tune command in training steps",
-        value=100 * share,
-        unit="%",
-        required=Required(low=85),
-    )
+    return Result("share of the tune command in training steps", 100 * share, "%", low=85)
 
 
 def _interval(values: Mapping[str, float], best: Mapping[str, Any]) -> Interval:

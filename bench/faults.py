@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 import torch
-from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
 from safetensors.torch import load_file
 from testbed.bed import Testbed, TestHost
 
@@ -213,7 +213,7 @@ def main() -> int:
     results = [result for kind in _KINDS for result in _conclude(kind, kills)]
     if arguments.resumes:
         figure = f"weights unequal to an undisturbed training's, of {arguments.resumes} resumes"
-        results.append(Result(figure=figure, value=unequal, required=Required(high=0)))
+        results.append(Result(figure, unequal, high=0))
     return out.conclude(results)
 
 
@@ -314,16 +314,11 @@ def _conclude(kind: str, kills: list[Kill]) -> list[Result]:
     slowest_s = max(max(kill.ended_s, kill.gone_s) for kill in mine)
     return [
         Result(
-            figure=f"{kind}: faults in {len(mine)} kills",
-            value=sum(bool(kill.faults()) for kill in mine),
-            required=Required(high=0),
+            f"{kind}: faults in {len(mine)} kills",
+            sum(bool(kill.faults()) for kill in mine),
+            high=0,
         ),
-        Result(
-            figure=f"{kind}: slowest end",
-            value=slowest_s,
-            unit="s",
-            required=Required(high=_END_LIMIT_S),
-        ),
+        Result(f"{kind}: slowest end", slowest_s, "s", high=_END_LIMIT_S),
     ]
 
 

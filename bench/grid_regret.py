@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 import optuna
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 
 from launch.plan import Plan
 from launch.strategies import strategy_names
@@ -69,7 +69,7 @@ def main() -> int:
             f"worst {100 * max(regrets):.1f} %"
         )
         figure = f"{file.stem}: seeds with a regret of at most {100 * _LIMIT:.0f} %"
-        results.append(Result(figure=figure, value=near, unit="%", required=Required(low=95)))
+        results.append(Result(figure, near, "%", low=95))
     return out.conclude(results)
 
 

@@ -23,16 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from _block import (
-    BenchError,
-    Output,
-    Required,
-    Result,
-    alternate,
-    make_parser,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
 from _local_workers import run_workers
 from _timed_steps import train_steps
 
@@ -118,13 +109,13 @@ def _rates(pairs: Sequence[tuple[Leg, Leg]]) -> list[Result]:
         _rate("with flip and normalise to fp32", _finished(ours)),
         _rate("ImageFolder, 2 loader workers", [leg.pictures_per_s for leg in files]),
         Result(
-            figure="rate of the cache / ImageFolder",
-            value=paired_ratio([(a.pictures_per_s, b.pictures_per_s) for a, b in pairs]),
-            required=Required(low=_ENOUGH_RATIO),
+            "rate of the cache / ImageFolder",
+            paired_ratio([(a.pictures_per_s, b.pictures_per_s) for a, b in pairs]),
+            low=_ENOUGH_RATIO,
         ),
         Result(
-            figure="the same, flip and normalise included",
-            value=paired_ratio(
+            "the same, flip and normalise included",
+            paired_ratio(
                 [(a, b.pictures_per_s) for a, b in zip(_finished(ours), files, strict=True)]
             ),
         ),
@@ -140,24 +131,20 @@ def _shares(steps: dict[str, list[StepDone]], ours: Sequence[Leg]) -> list[Resul
         step_s = median(step.time_s for step in timed)
         waited = sum(step.input_s for step in timed) / sum(step.time_s for step in timed)
         results += [
-            Result(figure=f"{precision}: step", value=step_s, unit="s"),
+            Result(f"{precision}: step", step_s, "s"),
             Result(
-                figure=f"{precision}: waiting for input, of all step time",
-                value=100 * waited,
-                unit="%",
-                required=Required(high=100 * _MOST_WAIT),
+                f"{precision}: waiting for input, of all step time",
+                100 * waited,
+                "%",
+                high=100 * _MOST_WAIT,
             ),
-            Result(
-                figure=f"{precision}: flip and normalise, of a step",
-                value=100 * finish_s / step_s,
-                unit="%",
-            ),
+            Result(f"{precision}: flip and normalise, of a step", 100 * finish_s / step_s, "%"),
         ]
     return results
 
 
 def _rate(figure: str, rates: Sequence[float]) -> Result:
-    return Result(figure=figure, value=_interval(rates), unit="pictures/s")
+    return Result(figure, _interval(rates), "pictures/s")
 
 
 def _interval(rates: Sequence[float]) -> Interval:

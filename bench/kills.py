@@ -32,16 +32,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from _block import (
-    BenchError,
-    Ddlplan,
-    Output,
-    Required,
-    Result,
-    make_parser,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
 
 _MARK = "BENCH_KILLS"
 _GONE_LIMIT_S = 10.0
@@ -255,12 +246,8 @@ def main() -> int:
         out.say(f"fault: {fault}")
     return out.conclude(
         [
-            Result(
-                figure=f"faults after {arguments.kills} kills",
-                value=len(faults),
-                required=Required(high=0),
-            ),
-            Result(figure="finished trials on record in the end", value=len(record)),
+            Result(f"faults after {arguments.kills} kills", len(faults), high=0),
+            Result("finished trials on record in the end", len(record)),
         ]
     )
 

@@ -24,7 +24,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from _block import BenchError, Output, Required, Result, alternate, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
 from _noise_pictures import COUNT, SIDE, STEP_S, Noise
 from _timed_steps import train_steps
 
@@ -156,23 +156,12 @@ def _measure(arguments: argparse.Namespace, out: Output) -> int:
     out.say()
     return out.conclude(
         [
-            Result(figure="the disk, past the page cache", value=disk_rate, unit="pictures/s"),
-            Result(figure="the loader", value=sum(ours) / len(ours), unit="pictures/s"),
-            Result(
-                figure="the loader / the disk",
-                value=paired_ratio(pairs),
-                required=Required(low=_ENOUGH),
-            ),
-            Result(figure="a step that computes beside it", value=took_s, unit="s"),
-            Result(
-                figure="the disk, of its time", value=100 * _BATCH / disk_rate / took_s, unit="%"
-            ),
-            Result(
-                figure="waiting for pictures, of its time",
-                value=100 * waited,
-                unit="%",
-                required=Required(high=_MOST_WAIT),
-            ),
+            Result("the disk, past the page cache", disk_rate, "pictures/s"),
+            Result("the loader", sum(ours) / len(ours), "pictures/s"),
+            Result("the loader / the disk", paired_ratio(pairs), low=_ENOUGH),
+            Result("a step that computes beside it", took_s, "s"),
+            Result("the disk, of its time", 100 * _BATCH / disk_rate / took_s, "%"),
+            Result("waiting for pictures, of its time", 100 * waited, "%", high=_MOST_WAIT),
         ]
     )
 

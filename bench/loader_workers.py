@@ -11,7 +11,7 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
-from _block import Ddlplan, Output, Required, Result, alternate, make_parser, positive, run_bench
+from _block import Ddlplan, Output, Result, alternate, make_parser, positive, run_bench
 from _launches import Launches
 from _races import alone, make_runner, race_final
 from _slow_samples import SAMPLE_S
@@ -76,9 +76,10 @@ def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) ->
 
         pairs = list(alternate(record, launch, blocks=arguments.blocks))
     return Result(
-        figure=f"{workers} loader processes, recorded / launched rate",
-        value=paired_ratio(pairs),
-        required=Required(low=0.95, high=1.05),
+        f"{workers} loader processes, recorded / launched rate",
+        paired_ratio(pairs),
+        low=0.95,
+        high=1.05,
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
 from _worlds import MACHINES, World
 
 from launch.plan import Plan, Setting
@@ -47,23 +47,21 @@ def main() -> int:
     arguments = parser.parse_args()
     out = Output("many_trials", as_json=arguments.json)
     out.introduce()
-    limit = Required(high=_LIMIT_S)
     with Ddlplan.in_own_folder() as ddlplan:
         world = World(MACHINES[0], 0)
         study = _fill(ddlplan.database, world, arguments.trials)
         results = [
             Result(
-                figure=f"ddlplan plans list, {arguments.trials // _PER_SEARCH} plans",
-                value=_repeat(lambda: _list_plans(ddlplan), arguments.runs),
-                unit="s",
-                required=limit,
+                f"ddlplan plans list, {arguments.trials // _PER_SEARCH} plans",
+                _repeat(lambda: _list_plans(ddlplan), arguments.runs),
+                "s",
+                high=_LIMIT_S,
             )
         ]
         for name, fresh in (("with all of them", False), ("with none of them", True)):
             value = _repeat(lambda: _begin(ddlplan.database, world, study, fresh), arguments.runs)  # noqa: B023
-            required = None if fresh else limit
             figure = f"from the start of a search to its first proposal, {name}"
-            results.append(Result(figure=figure, value=value, unit="s", required=required))
+            results.append(Result(figure, value, "s", high=None if fresh else _LIMIT_S))
     return out.conclude(results)
 
 

@@ -24,7 +24,7 @@ from statistics import fmean, median
 from typing import Any
 
 import torch
-from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, make_parser, positive, run_bench
 from _prepared_case import load_prepared
 from safetensors.torch import load_file
 from torch import Tensor
@@ -54,8 +54,8 @@ BENCH = Path(__file__).parent
 ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
 STILL = f"{BENCH / '_still_case.py'}:Still"
 SHARES = (32, 8, 24, 4)
-FACTOR = Required(low=1 / 1.3, high=1.3)
-COST = Required(high=0.005)
+_FACTOR = 1.3
+_MOST_COST = 0.005
 _LIMIT_S = 600.0
 _ENDLESS = 1_000_000
 _EVERY_STEP = 1.0
@@ -121,7 +121,7 @@ def _in_one_process(arguments: Namespace) -> Iterator[Result]:
         while_training = running.value()
         if while_training is not None and while_training.scale is not None:
             figure = f"shares {shares}, smoothed until step {steps} / brute force"
-            yield Result(figure=figure, value=while_training.scale / truth)
+            yield Result(figure, while_training.scale / truth)
 
 
 def _measure_step(
@@ -167,9 +167,7 @@ def _launched(arguments: Namespace) -> Iterator[Result]:
             truth = brute_force(case, model, data, arguments.samples)
             yield from _compared(f"{kind}, launched, smoothed until step {steps}", noise, truth)
             if noise is not None:
-                yield Result(
-                    figure=f"{kind}: steps for each measurement", value=steps / noise.measurements
-                )
+                yield Result(f"{kind}: steps for each measurement", steps / noise.measurements)
             still = spell_name(STILL, (("case", arguments.use_case), ("weights", str(weights))))
             noise, _ = _train(server, still, plan, weights, _EVERY_STEP)
             yield from _compared(f"{kind}, launched, weights of step {steps}", noise, truth)
@@ -242,18 +240,18 @@ def _square_sum(tensors: Iterable[Tensor]) -> float:
 def _compared(name: str, noise: NoiseScale | None, truth: float) -> Iterator[Result]:
     if noise is None or noise.scale is None or noise.low is None or noise.high is None:
         count = 0 if noise is None else noise.measurements
-        yield Result(figure=f"{name}: not clear after so many measurements", value=count)
+        yield Result(f"{name}: not clear after so many measurements", count)
         return
-    yield Result(figure=f"{name}: brute force", value=truth, unit="samples")
+    yield Result(f"{name}: brute force", truth, "samples")
     scale = Interval(median=noise.scale, low=noise.low, high=noise.high, count=noise.measurements)
-    yield Result(figure=f"{name}: measured", value=scale, unit="samples")
+    yield Result(f"{name}: measured", scale, "samples")
     ratio = Interval(
         median=noise.scale / truth,
         low=noise.low / truth,
         high=noise.high / truth,
         count=noise.measurements,
     )
-    yield Result(figure=f"{name}: measured / brute force", value=ratio, required=FACTOR)
+    yield Result(f"{name}: measured / brute force", ratio, low=1 / _FACTOR, high=_FACTOR)
 
 
 def _drawn(samples: int, batch: int) -> Iterator[Sequence[int]]:
@@ -293,18 +291,18 @@ def _cost(name: str, use_case: str, plan: Plan, seconds: float) -> Iterator[Resu
     if longer is None:
         raise BenchError(f"{len(told)} measurements in {seconds:g} s: raise --seconds")
     between = len(times_s) / len(told)
-    yield Result(figure=f"{name}: a step", value=1e3 * median(times_s), unit="ms")
-    yield Result(figure=f"{name}: a measured step and the next / two others", value=longer)
-    yield Result(figure=f"{name}: steps for each measurement", value=between)
+    yield Result(f"{name}: a step", 1e3 * median(times_s), "ms")
+    yield Result(f"{name}: a measured step and the next / two others", longer)
+    yield Result(f"{name}: steps for each measurement", between)
     yield Result(
-        figure=f"{name}: cost of measuring, of a step",
-        value=Interval(
+        f"{name}: cost of measuring, of a step",
+        Interval(
             median=2 * (longer.median - 1) / between,
             low=2 * (longer.low - 1) / between,
             high=2 * (longer.high - 1) / between,
             count=longer.count,
         ),
-        required=COST,
+        high=_MOST_COST,
     )
 
 

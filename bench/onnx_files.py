@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _block import Output, Required, Result, make_parser, run_bench
+from _block import Output, Result, make_parser, run_bench
 from _prepared_case import load_prepared
 from PIL import Image
 
@@ -53,7 +53,7 @@ def main() -> int:
 def _export(name: str, photos: Path, file: Path, out: Output) -> Iterator[Result]:
     case, data = _make_ready(name, photos)
     torch.manual_seed(0)
-    figure, required = f"{name}: largest difference of outputs", Required(high=TOLERANCE)
+    figure = f"{name}: largest difference of outputs"
     started = time.perf_counter()
     try:
         saved = export_model(case, case.model(), case.dataset(data, train=True), file)
@@ -61,12 +61,12 @@ def _export(name: str, photos: Path, file: Path, out: Output) -> Iterator[Result
         raise  # for each of them
     except ExportError as error:
         out.say(f"{name}: {error}")
-        yield Result(figure=figure, value=math.inf, required=required)
+        yield Result(figure, math.inf, high=TOLERANCE)
         return
     elapsed_s = time.perf_counter() - started
-    yield Result(figure=figure, value=saved.largest_difference, required=required)
-    yield Result(figure=f"{name}: size", value=saved.num_bytes / 1e6, unit="MB")
-    yield Result(figure=f"{name}: export and comparison", value=elapsed_s, unit="s")
+    yield Result(figure, saved.largest_difference, high=TOLERANCE)
+    yield Result(f"{name}: size", saved.num_bytes / 1e6, "MB")
+    yield Result(f"{name}: export and comparison", elapsed_s, "s")
 
 
 def _make_ready(name: str, photos: Path) -> tuple[UseCase, Path | None]:

@@ -24,16 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from _block import (
-    BenchError,
-    Output,
-    Required,
-    Result,
-    alternate,
-    make_parser,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
 
 from launch.plan import INPUTS, MEMORY_FORMATS, PRECISIONS, Plan
 from launch.reports import StepDone, StrategyPrepared
@@ -234,39 +225,34 @@ def _judge(
     batch = measured.node_batch
     return [
         Result(
-            figure=f"{name}: pipeline, measured cut",
-            value=batch / median(leg.step_s for leg, _ in (*cuts, *ways)),
-            unit="images/s",
+            f"{name}: pipeline, measured cut",
+            batch / median(leg.step_s for leg, _ in (*cuts, *ways)),
+            "images/s",
         ),
         Result(
-            figure=f"{name}: pipeline, the paper's cut",
-            value=batch / median(leg.step_s for _, leg in cuts),
-            unit="images/s",
+            f"{name}: pipeline, the paper's cut",
+            batch / median(leg.step_s for _, leg in cuts),
+            "images/s",
+        ),
+        Result(f"{name}: one process", batch / median(leg.step_s for _, leg in ways), "images/s"),
+        Result(
+            f"{name}: measured cut / the paper's",
+            paired_ratio([(b.step_s, a.step_s) for a, b in cuts]),
+            low=model.enough_ratio,
         ),
         Result(
-            figure=f"{name}: one process",
-            value=batch / median(leg.step_s for _, leg in ways),
-            unit="images/s",
+            f"{name}: pipeline / one process", paired_ratio([(b.step_s, a.step_s) for a, b in ways])
+        ),
+        Result(f"{name}: bound of that", median(leg.bound for leg, _ in ways)),
+        Result(
+            f"{name}: share of the bound",
+            paired_ratio([(b.step_s / a.bound, a.step_s) for a, b in ways]),
+            low=_ENOUGH_OF_BOUND,
         ),
         Result(
-            figure=f"{name}: measured cut / the paper's",
-            value=paired_ratio([(b.step_s, a.step_s) for a, b in cuts]),
-            required=Required(low=model.enough_ratio),
-        ),
-        Result(
-            figure=f"{name}: pipeline / one process",
-            value=paired_ratio([(b.step_s, a.step_s) for a, b in ways]),
-        ),
-        Result(figure=f"{name}: bound of that", value=median(leg.bound for leg, _ in ways)),
-        Result(
-            figure=f"{name}: share of the bound",
-            value=paired_ratio([(b.step_s / a.bound, a.step_s) for a, b in ways]),
-            required=Required(low=_ENOUGH_OF_BOUND),
-        ),
-        Result(
-            figure=f"{name}: share of what its stages allow",
-            value=paired_ratio([(leg.ideal_step_s, leg.step_s) for leg, _ in (*cuts, *ways)]),
-            required=Required(low=_ENOUGH_OF_BOUND),
+            f"{name}: share of what its stages allow",
+            paired_ratio([(leg.ideal_step_s, leg.step_s) for leg, _ in (*cuts, *ways)]),
+            low=_ENOUGH_OF_BOUND,
         ),
     ]
 

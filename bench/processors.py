@@ -71,7 +71,7 @@ def _measure(cluster: Cluster, arguments: Namespace) -> list[Result]:
         jobs = [each_alone(shares), [together(shares)]]
         turns = [stack.enter_context(cluster.turn(job)) for job in jobs]
         found = [[_take(turn, hosts, seconds) for turn in turns] for _ in range(rounds)]
-    step = Result(figure="step together as predicted", value=predicted.step_s, unit="s")
+    step = Result("step together as predicted", predicted.step_s, "s")
     return [step] + [
         result
         for place, host in enumerate(hosts)
@@ -111,7 +111,7 @@ def _results(host: TestHost, share: int, rounds: Sequence[Sequence[Step]]) -> li
     alone, both = ([steps[place] for steps in rounds] for place in (0, 1))
 
     def mean(figure: str, values: Sequence[float]) -> Result:
-        return Result(figure=f"{name}: {figure}", value=fmean(values), unit="s")
+        return Result(f"{name}: {figure}", fmean(values), "s")
 
     return [
         mean("step alone", [step.time_s for step in alone]),

@@ -15,16 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
-from _block import (
-    BenchError,
-    Output,
-    Required,
-    Result,
-    make_parser,
-    mean_difference,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Output, Result, make_parser, mean_difference, positive, run_bench
 
 from launch.errors import ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
@@ -97,15 +88,12 @@ def main() -> int:
         seen, cost = _measure(command, node, arguments.blocks)
         found = [
             Result(
-                figure=f"{kind.name}: seen / stopwatch - 1",
-                value=mean_difference(seen),
-                required=Required(low=-_SEEN_PART, high=_SEEN_PART),
+                f"{kind.name}: seen / stopwatch - 1",
+                mean_difference(seen),
+                low=-_SEEN_PART,
+                high=_SEEN_PART,
             ),
-            Result(
-                figure=f"{kind.name}: time in the shim / step",
-                value=mean_difference(cost),
-                required=Required(high=_COST_PART),
-            ),
+            Result(f"{kind.name}: time in the shim / step", mean_difference(cost), high=_COST_PART),
         ]
         out.show(found)
         results += found

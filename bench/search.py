@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 
 import numpy as np
 import optuna
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 from _curve import Curve
 from _imagined_tuning import tune
 from _worlds import MACHINES, Machine, Noise, RecordedNoise, World, exact
@@ -367,9 +367,7 @@ def _on_machine(machine: Machine, arguments: Namespace, out: Output) -> list[Res
             if rival in soonest_s and "ours" in soonest_s:
                 sooner = min(soonest_s[rival], budget_s) / soonest_s["ours"]  # no later is known
                 figure = f"{machine.name}, {noise}, 2 % sooner than {rival} (at least)"
-                results.append(
-                    Result(figure=figure, value=sooner, unit="times", required=Required(low=times))
-                )
+                results.append(Result(figure, sooner, "times", low=times))
     return results
 
 
@@ -378,10 +376,10 @@ def _judge(figure: str, budget_s: int, noise: str, regrets: Sequence[float]) -> 
     shares = ((0.5, "median"), (0.9, "90th percentile"))
     return [
         Result(
-            figure=f"{figure}, {budget_s} s, {what} of the regret",
-            value=100 * percentile(regrets, share),
-            unit="%",
-            required=None if limits is None else Required(high=100 * limits[share > 0.5]),
+            f"{figure}, {budget_s} s, {what} of the regret",
+            100 * percentile(regrets, share),
+            "%",
+            high=None if limits is None else 100 * limits[share > 0.5],
         )
         for share, what in shares
     ]

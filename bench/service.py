@@ -24,7 +24,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 import psutil
-from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
 from _service_load import Address, Readers, StandInSearch
 
 from launch.plan import Plan
@@ -151,19 +151,9 @@ def _time_pages(address: Address, repeats: int) -> list[Result]:
                 sizes.append(len(body))
         slow_s = sorted(times_s)[min(len(times_s) - 1, round(0.95 * len(times_s)))]
         results += [
-            Result(figure=f"{path}, median", value=median(times_s), unit="s"),
-            Result(
-                figure=f"{path}, 95 % within",
-                value=slow_s,
-                unit="s",
-                required=Required(high=_MOST_S),
-            ),
-            Result(
-                figure=f"{path}, largest",
-                value=float(max(sizes)),
-                unit="bytes",
-                required=Required(high=_MOST_BYTES),
-            ),
+            Result(f"{path}, median", median(times_s), "s"),
+            Result(f"{path}, 95 % within", slow_s, "s", high=_MOST_S),
+            Result(f"{path}, largest", float(max(sizes)), "bytes", high=_MOST_BYTES),
         ]
     connection.close()
     return results
@@ -204,24 +194,20 @@ def _read_beside_search(
         mean_s, slowest_s = search.write_us.value / writes / 1e6, search.slowest_us.value / 1e6
     return [
         Result(
-            figure=f"speed of a search without / with {options.readers} readers",
-            value=paired_ratio(pairs),
-            required=Required(high=1 / (1 - _MOST_LOSS)),
+            f"speed of a search without / with {options.readers} readers",
+            paired_ratio(pairs),
+            high=1 / (1 - _MOST_LOSS),
         ),
         Result(
-            figure="processor time of the server with readers",
-            value=100 * server_s / read_s / cores,
-            unit="% of the machine",
-            required=Required(high=100 * _MOST_LOSS),
+            "processor time of the server with readers",
+            100 * server_s / read_s / cores,
+            "% of the machine",
+            high=100 * _MOST_LOSS,
         ),
-        Result(figure="pages that readers got", value=readers.answers.value / read_s, unit="/s"),
-        Result(
-            figure="errors of readers",
-            value=float(readers.errors.value),
-            required=Required(high=0),
-        ),
-        Result(figure="write of the search, mean", value=mean_s, unit="s"),
-        Result(figure="write of the search, slowest", value=slowest_s, unit="s"),
+        Result("pages that readers got", readers.answers.value / read_s, "/s"),
+        Result("errors of readers", float(readers.errors.value), high=0),
+        Result("write of the search, mean", mean_s, "s"),
+        Result("write of the search, slowest", slowest_s, "s"),
     ]
 
 

@@ -29,7 +29,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from _block import BenchError, Ddlplan, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
 from _killed_service import END_LIMIT_S, POLL_S, Service, wait
 
 from planner.api import jobs
@@ -245,9 +245,7 @@ def main() -> int:
     for fault in faults:
         out.say(f"fault: {fault}")
     kills = sum(tally.kills for tally in tallies.values())
-    return out.conclude(
-        [Result(figure=f"faults after {kills} kills", value=len(faults), required=Required(high=0))]
-    )
+    return out.conclude([Result(f"faults after {kills} kills", len(faults), high=0)])
 
 
 def _parse() -> argparse.Namespace:

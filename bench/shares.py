@@ -11,7 +11,7 @@ from __future__ import annotations
 from argparse import Namespace
 from contextlib import ExitStack
 
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 from _hosts import Cluster
 from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
@@ -65,27 +65,25 @@ def _compare(cluster: Cluster, ratio: int, arguments: Namespace) -> list[Result]
         turns = [stack.enter_context(cluster.turn(jobs)) for jobs in trainings]
         found = list(take_turns(turns, rounds=rounds, seconds=seconds))
     name = f"{ratio}:1"
-    limit = Required(low=_REQUIRED[ratio]) if ratio in _REQUIRED else None
     sums = [
         sum(share / time_s for share, time_s in zip(ours.values(), alone_s, strict=True))
         for _, alone_s, *_ in found
     ]
     results = [
-        Result(figure=f"{name}: share of host {number}", value=float(share), unit="samples")
+        Result(f"{name}: share of host {number}", float(share), "samples")
         for number, share in enumerate(ours.values(), start=1)
     ]
     if not arguments.only_sum:
         pairs = [(equal_s[0], ours_s[0]) for ours_s, _, equal_s in found]
-        results.append(
-            Result(figure=f"{name}: equal shares / ours", value=paired_ratio(pairs), required=limit)
-        )
+        low = _REQUIRED.get(ratio)
+        results.append(Result(f"{name}: equal shares / ours", paired_ratio(pairs), low=low))
     rates = [batch / ours_s[0] for ours_s, *_ in found]
     return [
         *results,
         Result(
-            figure=f"{name}: ours / sum of both alone",
-            value=paired_ratio(list(zip(rates, sums, strict=True))),
-            required=Required(low=0.95),
+            f"{name}: ours / sum of both alone",
+            paired_ratio(list(zip(rates, sums, strict=True))),
+            low=0.95,
         ),
     ]
 

@@ -14,7 +14,6 @@ from _block import (
     BenchError,
     Ddlplan,
     Output,
-    Required,
     Result,
     make_parser,
     mean_difference,
@@ -77,12 +76,9 @@ def _results(name: str, times_s: list[float], beyond_s: list[float]) -> list[Res
     imports, limit_s = _FLOORS[name]
     median = Measurement(samples_s=tuple(times_s)).interval_s()
     return [
-        Result(figure=f"{name}, median", value=median, unit="s"),
+        Result(f"{name}, median", median, "s"),
         Result(
-            figure=f"{name} beyond python -c '{imports}'",
-            value=mean_difference(beyond_s),
-            unit="s",
-            required=Required(high=limit_s),
+            f"{name} beyond python -c '{imports}'", mean_difference(beyond_s), "s", high=limit_s
         ),
     ]
 

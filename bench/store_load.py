@@ -28,7 +28,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planner"))
 
-from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, make_parser, positive, run_bench
 from postgres_server import PostgresServer, find_obstacle
 from store_cases import STUDY, trial
 
@@ -105,20 +105,11 @@ def _load(kind: str, url: str, arguments: Namespace, out: Output) -> list[Result
     times_s = sorted(time_s for _, time_s in told)
     out.say(f"{kind}: {len(told)} trials acknowledged in {took_s:.1f} s")
     return [
-        Result(
-            figure=f"{kind}: trials lost or doubled, writers that failed",
-            value=len(faults),
-            required=Required(high=0),
-        ),
-        Result(figure=f"{kind}: trials a second", value=len(told) / took_s),
-        Result(figure=f"{kind}: median of a write", value=_quantile(times_s, 0.5), unit="s"),
-        Result(
-            figure=f"{kind}: 99th percentile of a write",
-            value=_quantile(times_s, 0.99),
-            unit="s",
-            required=Required(high=1),
-        ),
-        Result(figure=f"{kind}: longest write", value=times_s[-1], unit="s"),
+        Result(f"{kind}: trials lost or doubled, writers that failed", len(faults), high=0),
+        Result(f"{kind}: trials a second", len(told) / took_s),
+        Result(f"{kind}: median of a write", _quantile(times_s, 0.5), "s"),
+        Result(f"{kind}: 99th percentile of a write", _quantile(times_s, 0.99), "s", high=1),
+        Result(f"{kind}: longest write", times_s[-1], "s"),
     ]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
-from _block import BenchError, Output, Required, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, make_parser, positive, run_bench
 from _races import alone, make_runner, race_final, read_plan, share_result
 from _start_deviation import deviation_of_starts, times_of_starts
 from _worlds import Noise, RecordedNoise
@@ -127,7 +127,7 @@ def main() -> int:
     for noise in NOISES:
         worlds = [Machine(seed, noise) for seed in range(arguments.worlds)]
         wrong = [_is_told_apart(world.start, world.clock) for world in worlds]
-        results.append(share_result(f"{noise}: equal plans told apart", wrong, Required(high=5.0)))
+        results.append(share_result(f"{noise}: equal plans told apart", wrong, high=5.0))
         held, sure, kept = [], [], []
         for seed in range(arguments.worlds):
             world = Machine(seed + 10_000, noise)
@@ -143,18 +143,16 @@ def main() -> int:
         short = [_short_final(Machine(seed + 20_000, noise)) for seed in range(arguments.worlds)]
         held_short = [ratio.low <= _RATIO <= ratio.high for ratio, _ in short]
         results += [
-            share_result(f"{noise}: interval of a speedup holds it", held, Required(low=93.0)),
-            Result(figure=f"{noise}: its half width", value=100 * fmean(sure), unit="%"),
-            share_result(f"{noise}: the same of a short final", held_short, Required(low=93.0)),
+            share_result(f"{noise}: interval of a speedup holds it", held, low=93.0),
+            Result(f"{noise}: its half width", 100 * fmean(sure), "%"),
+            share_result(f"{noise}: the same of a short final", held_short, low=93.0),
             Result(
-                figure=f"{noise}: its half width",
-                value=100 * median((r.high - r.low) / 2 / r.median for r, _ in short),
-                unit="%",
+                f"{noise}: its half width",
+                100 * median((r.high - r.low) / 2 / r.median for r, _ in short),
+                "%",
             ),
-            share_result(f"{noise}: interval of a rate holds a launch", kept, Required(low=93.0)),
-            share_result(
-                f"{noise}: the same of a short final", [k for _, k in short], Required(low=93.0)
-            ),
+            share_result(f"{noise}: interval of a rate holds a launch", kept, low=93.0),
+            share_result(f"{noise}: the same of a short final", [k for _, k in short], low=93.0),
         ]
     return out.conclude(results)
 
@@ -231,8 +229,8 @@ def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
             held.append(ratio.low <= 1 <= ratio.high)
             out.say(f"{number + 1:3}  {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})")
     return [
-        share_result("equal plans told apart", wrong, Required(high=5.0)),
-        share_result("interval of the ratio holds 1", held, Required(low=93.0)),
+        share_result("equal plans told apart", wrong, high=5.0),
+        share_result("interval of the ratio holds 1", held, low=93.0),
     ]
 
 
@@ -257,10 +255,10 @@ def _compare_starts(arguments: Namespace, out: Output) -> list[Result]:
             out.say("  ".join(f"{100 * math.expm1(mean):+.2f} %" for mean in means))
     return [
         Result(
-            figure="standard deviation of a plan's speed between starts, assumed is the limit",
-            value=deviation_of_starts(groups).scaled(100),
-            unit="%",
-            required=Required(high=100 * START_DEVIATION),
+            "standard deviation of a plan's speed between starts, assumed is the limit",
+            deviation_of_starts(groups).scaled(100),
+            "%",
+            high=100 * START_DEVIATION,
         )
     ]
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 from _hosts import Cluster
 from _speeds import GRADIENT_BYTES, each_alone, together
 from _turns import take_turns
@@ -92,11 +92,11 @@ def _link_results(link: Link) -> list[Result]:
     ours = Measurement(samples_s=tuple(rates))
     ratio = paired_ratio([(rate, iperf3) for rate in rates])
     return [
-        Result(figure=f"{link.rate}: iperf3, each way", value=iperf3, unit="Gb/s"),
-        Result(figure=f"{link.rate}: ours, each way", value=ours.interval_s(), unit="Gb/s"),
-        Result(figure=f"{link.rate}: ours / iperf3", value=ratio, required=Required(low=0.88)),
-        Result(figure=f"{link.rate}: processor, of a sum", value=link.processor_s, unit="s"),
-        Result(figure=f"{link.rate}: the rank's own part of that", value=link.rank_s, unit="s"),
+        Result(f"{link.rate}: iperf3, each way", iperf3, "Gb/s"),
+        Result(f"{link.rate}: ours, each way", ours.interval_s(), "Gb/s"),
+        Result(f"{link.rate}: ours / iperf3", ratio, low=0.88),
+        Result(f"{link.rate}: processor, of a sum", link.processor_s, "s"),
+        Result(f"{link.rate}: the rank's own part of that", link.rank_s, "s"),
     ]
 
 
@@ -119,24 +119,23 @@ def _judge(cluster: Cluster, link: Link, batch: int, arguments: Namespace) -> li
     is_computing = compute_s + link.processor_s >= link.wire_s
     bounds_s = [max(time_s + link.processor_s, link.wire_s) for time_s in computing_s]
     name = f"{link.rate}, batch {batch}"
-    limit = Required(high=1.08 if is_computing else 1.15)
     return [
-        Result(figure=f"{name}: computing alone", value=compute_s, unit="s"),
-        Result(figure=f"{name}: wire", value=link.wire_s, unit="s"),
-        Result(figure=f"{name}: step", value=fmean(steps_s), unit="s"),
+        Result(f"{name}: computing alone", compute_s, "s"),
+        Result(f"{name}: wire", link.wire_s, "s"),
+        Result(f"{name}: step", fmean(steps_s), "s"),
         Result(
-            figure=f"{name}: step / bound ({'computing' if is_computing else 'link'})",
-            value=paired_ratio(list(zip(steps_s, bounds_s, strict=True))),
-            required=limit,
+            f"{name}: step / bound ({'computing' if is_computing else 'link'})",
+            paired_ratio(list(zip(steps_s, bounds_s, strict=True))),
+            high=1.08 if is_computing else 1.15,
         ),
         Result(
-            figure=f"{name}: time of DDP / ours",
-            value=paired_ratio([(ddp[0], ours[0]) for ours, _, ddp, _ in found]),
-            required=Required(low=1.25),
+            f"{name}: time of DDP / ours",
+            paired_ratio([(ddp[0], ours[0]) for ours, _, ddp, _ in found]),
+            low=1.25,
         ),
         Result(
-            figure=f"{name}: the same, DDP with channels_last",
-            value=paired_ratio([(ddp[0], ours[0]) for ours, _, _, ddp in found]),
+            f"{name}: the same, DDP with channels_last",
+            paired_ratio([(ddp[0], ours[0]) for ours, _, _, ddp in found]),
         ),
     ]
 

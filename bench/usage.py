@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from _block import Output, Required, Result, make_parser, positive, run_bench
+from _block import Output, Result, make_parser, positive, run_bench
 from _trainings import JobTraining
 from _turns import Turn, take_turns
 
@@ -74,14 +74,14 @@ def _samples() -> Iterator[Result]:
             searching = ProcessTree(os.getpid(), search=Pace(0.0, 1e9))
             name = f"{children + 1} processes: processor time"
             cost_s = _cost_s(known.sample)
-            yield Result(figure=f"{name} of a sample", value=1e3 * cost_s, unit="ms")
+            yield Result(f"{name} of a sample", 1e3 * cost_s, "ms")
             cost_s = _cost_s(searching.sample)
-            yield Result(figure=f"{name}, with a search", value=1e3 * cost_s, unit="ms")
+            yield Result(f"{name}, with a search", 1e3 * cost_s, "ms")
     cost_s = _cost_s(read_counters)
-    yield Result(figure="counters of the machine", value=1e3 * cost_s, unit="ms")
+    yield Result("counters of the machine", 1e3 * cost_s, "ms")
     with _holding(1, num_bytes=_GIB) as pids:
         cost_s = _cost_s(lambda: resident_bytes(pids), repeats=20)
-        yield Result(figure="proportional set size of 1 GiB", value=1e3 * cost_s, unit="ms")
+        yield Result("proportional set size of 1 GiB", 1e3 * cost_s, "ms")
 
 
 def _series() -> Iterator[Result]:
@@ -105,10 +105,10 @@ def _series() -> Iterator[Result]:
     for second in range(MOST_POINTS):
         series.add(float(second), HostUsed(rank=0, use=use, steps=steps))
     document = codec.encode(series.values())
-    yield Result(figure="report of a sample", value=len(line), unit="bytes")
-    yield Result(figure="series of full length", value=len(document) / 1024, unit="KiB")
+    yield Result("report of a sample", len(line), "bytes")
+    yield Result("series of full length", len(document) / 1024, "KiB")
     cost_s = _cost_s(lambda: codec.to_builtins(series.values()), repeats=20)
-    yield Result(figure="making it, processor time", value=1e3 * cost_s, unit="ms")
+    yield Result("making it, processor time", 1e3 * cost_s, "ms")
 
 
 def _in_turns(arguments: Namespace) -> list[Result]:
@@ -122,16 +122,16 @@ def _in_turns(arguments: Namespace) -> list[Result]:
         memory = _memory_ratio()
     without, usual, many = ([times[0] for times in each] for each in zip(*found, strict=True))
     return [
-        Result(figure="memory of a sample / proportional set size", value=memory),
-        Result(figure="step without samples", value=median(without), unit="s"),
+        Result("memory of a sample / proportional set size", memory),
+        Result("step without samples", median(without), "s"),
         Result(
-            figure="time of a step, one sample a second / none",
-            value=paired_ratio(list(zip(usual, without, strict=True))),
-            required=Required(high=1.01),
+            "time of a step, one sample a second / none",
+            paired_ratio(list(zip(usual, without, strict=True))),
+            high=1.01,
         ),
         Result(
-            figure=f"time of a step, {1 / _SEEN_EVERY_S:.0f} samples a second / none",
-            value=paired_ratio(list(zip(many, without, strict=True))),
+            f"time of a step, {1 / _SEEN_EVERY_S:.0f} samples a second / none",
+            paired_ratio(list(zip(many, without, strict=True))),
         ),
     ]
 

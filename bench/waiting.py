@@ -53,7 +53,7 @@ def main() -> int:
         ratio = compare_results(default, other)
         assert ratio is not None
         figure = f"{plan.strategy} {plan.processes}x{plan.threads_per_process}, waits {policy}"
-        results.append(Result(figure=figure, value=ratio))
+        results.append(Result(figure, ratio))
     return out.conclude(results)
 
 
