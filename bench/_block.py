@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -238,6 +238,14 @@ class Output:
             figure, measured, *_ = result.cells()
             self.say(f"{figure}: {measured}")
 
+    def show_each(self, results: Iterable[Result]) -> list[Result]:
+        """Write results as they are measured; give all of them."""
+        found = []
+        for result in results:
+            self.show([result])
+            found.append(result)
+        return found
+
     def conclude(self, results: Sequence[Result]) -> int:
         """Show the results; give the exit status, 1 where one is not as required."""
         self.table(
@@ -298,19 +306,18 @@ def show_faults(faults: Sequence[str], out: Output) -> None:
         out.say(f"... and {len(faults) - _FAULTS_SHOWN} more")
 
 
-def alternate(
-    first: Callable[[], T], second: Callable[[], T], *, blocks: int
-) -> Iterator[tuple[T, T]]:
-    """Run two things in blocks A B B A; give ``(A, B)`` pairs of neighbours as they are known.
+def alternate(first: Callable[[], T], second: Callable[[], T], *, blocks: int) -> list[tuple[T, T]]:
+    """Run two things in blocks A B B A; give the ``(A, B)`` pairs of neighbours.
 
     What drifts evenly (heat, clock, page cache) then favours neither: in the first pair of a block
     A comes first, in the second one B.
     """
+    pairs = []
     for _ in range(blocks):
-        before = first()
-        yield before, second()
+        pairs.append((first(), second()))
         after = second()
-        yield first(), after
+        pairs.append((first(), after))
+    return pairs
 
 
 def mean_difference(differences: Sequence[float]) -> Interval:
@@ -323,14 +330,30 @@ def mean_difference(differences: Sequence[float]) -> Interval:
     return Interval(median=centre, low=centre - half, high=centre + half, count=len(differences))
 
 
-def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """Give a parser with the options that every bench has."""
+def make_parser(description: str | None, **counts: tuple[int, str]) -> argparse.ArgumentParser:
+    """Give a parser with the option that every bench has, and options for whole numbers.
+
+    Args:
+        description: Of the bench: the first line is shown.
+        counts: Of each option the default, and what it counts; 1 is the least.
+    """
     assert description is not None
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument(
         "--json", action="store_true", help="one JSON document per result on stdout"
     )
+    for name, (usual, what) in counts.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, type=positive, default=usual, help=f"{what} ({usual})")
     return parser
+
+
+def begin(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, Output]:
+    """Read the command line, and say on which machine this is; the bench has its file's name."""
+    arguments = parser.parse_args()
+    out = Output(Path(sys.argv[0]).stem, as_json=arguments.json)
+    out.introduce()
+    return arguments, out
 
 
 def positive(text: str) -> int:

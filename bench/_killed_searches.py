@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import tempfile
 import time
-from argparse import Namespace
 from contextlib import closing
 from pathlib import Path
 
@@ -31,6 +30,8 @@ from planner.tuning.tune import Tuner
 from planner.tuning.tune_request import TuneRequest
 
 _GRID = Path(__file__).with_name("grids") / "synthetic-8-cores.json"
+_LATEST_S = 2.0
+"""Latest moment of a kill."""
 
 
 class _Acknowledging:
@@ -67,9 +68,9 @@ def _search(url: str, pipe: int, seed: int, *, fresh: bool) -> None:
         conclude(findings, store.plans, interrupted=tuner.search())
 
 
-def kill_searches(count: int, arguments: Namespace, out: Output) -> list[Result]:
+def kill_searches(count: int, out: Output) -> list[Result]:
     """Kill searches of one database, and look for lost, doubled and changed trials."""
-    chance = random.Random(arguments.seed)
+    chance = random.Random(0)
     fork = multiprocessing.get_context("fork")
     faults: list[str] = []
     acknowledged = in_search = 0
@@ -84,7 +85,7 @@ def kill_searches(count: int, arguments: Namespace, out: Output) -> list[Result]
             )
             searcher.start()
             os.close(writing)
-            time.sleep(chance.uniform(0, arguments.latest_s))
+            time.sleep(chance.uniform(0, _LATEST_S))
             assert searcher.pid is not None
             os.kill(searcher.pid, signal.SIGKILL)
             searcher.join()

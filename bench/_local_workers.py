@@ -14,6 +14,14 @@ from _block import BenchError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 
 
+def task_of_worker() -> dict[str, Any] | None:
+    """Give the task of this process; ``None`` where it is the bench itself."""
+    if sys.argv[1:2] != ["--worker"]:
+        return None
+    task: dict[str, Any] = json.loads(sys.argv[2])
+    return task
+
+
 def run_workers(
     script: str,
     tasks: Sequence[Mapping[str, Any]],

@@ -286,11 +286,6 @@ class RecordedNoise:
         return float(self._sums[last] - self._sums[first]) / (last - first)
 
 
-def exact(_start_s: float, _step_s: float) -> float:
-    """Disturb nothing."""
-    return 1.0
-
-
 def _node(machine: Machine) -> Hardware:
     cores = machine.cores
     cpu = Cpu(

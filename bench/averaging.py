@@ -15,7 +15,6 @@ on. The backward pass is left out, and with it what could hide behind it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -23,10 +22,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
-from _local_workers import run_workers
+from _block import BenchError, Result, alternate, begin, make_parser, run_bench
+from _local_workers import run_workers, task_of_worker
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.local_group.group import LocalProcessGroup
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _WORKERS = 2
-_WARMUP_STEPS = 3
+_WARMUP_STEPS, _STEPS = 3, 20
 _BYTES_PER_PARAMETER = 24
 _BUCKET_BYTES = 25 << 20
 _OURS, _DDP = "ours", "ddp"
@@ -66,26 +65,16 @@ class Leg:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--blocks", type=positive, default=3, help="of four runs each (3)")
-    parser.add_argument("--steps", type=positive, default=20, help="timed in each run (20)")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker is not None:
-        _work(json.loads(arguments.worker))
+    if (task := task_of_worker()) is not None:
+        _work(task)
         return 0
+    arguments, out = begin(make_parser(__doc__, blocks=(3, "of four runs each")))
     cores = read_cpu().core_ids
     if len(cores) < _WORKERS:
         raise BenchError(f"usable_cores={len(cores)}: this bench needs {_WORKERS}")
-    out = Output("averaging", as_json=arguments.json)
-    out.introduce()
     bandwidth = _copy_bandwidth(cores)
-    pairs = list(
-        alternate(
-            lambda: _run(_DDP, cores, arguments.steps),
-            lambda: _run(_OURS, cores, arguments.steps),
-            blocks=arguments.blocks,
-        )
+    pairs = alternate(
+        lambda: _run(_DDP, cores), lambda: _run(_OURS, cores), blocks=arguments.blocks
     )
     bandwidth = max(bandwidth, _copy_bandwidth(cores))
     _check_equal([leg for pair in pairs for leg in pair])
@@ -132,11 +121,11 @@ def _check_equal(legs: Sequence[Leg]) -> None:
         raise BenchError(f"both ways should change the weights alike: norms {changes}")
 
 
-def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
+def _run(way: str, cores: Sequence[int]) -> Leg:
     """Run two workers to their end."""
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
         rendezvous = str(Path(folder, "rendezvous"))
-        task = {"way": way, "steps": steps, "rendezvous": rendezvous}
+        task = {"way": way, "rendezvous": rendezvous}
         found = run_workers(
             __file__,
             [task | {"rank": rank, "core": cores[rank]} for rank in range(_WORKERS)],
@@ -152,25 +141,23 @@ def _run(way: str, cores: Sequence[int], steps: int) -> Leg:
     )
 
 
-def _work(task: dict[str, object]) -> None:
+def _work(task: dict[str, Any]) -> None:
     """Be one worker: time steps, print what was found."""
     import torch
 
-    rank, way, steps = int(str(task["rank"])), str(task["way"]), int(str(task["steps"]))
-    numbers = task["descriptors"]
-    assert isinstance(numbers, list)
+    rank, cores = task["rank"], [task["core"]]
+    descriptors = SharedDescriptors.from_numbers(task["descriptors"])
     torch.set_num_threads(1)
-    cores = [int(str(task["core"]))]
-    group = LocalProcessGroup(rank, _WORKERS, cores, SharedDescriptors.from_numbers(numbers))
+    group = LocalProcessGroup(rank, _WORKERS, cores, descriptors)
     model = _make_model()
     gradients = _make_gradients(model, rank)
-    if way == _OURS:
+    if task["way"] == _OURS:
         os.sched_setaffinity(0, cores)
         refill, step = _prepare_ours(model, gradients, group)
     else:
-        refill, step = _prepare_ddp(model, gradients, rank, str(task["rendezvous"]))
+        refill, step = _prepare_ddp(model, gradients, rank, task["rendezvous"])
     times_s = []
-    for _ in range(_WARMUP_STEPS + steps):
+    for _ in range(_WARMUP_STEPS + _STEPS):
         refill()
         group.barrier()
         started = time.perf_counter()
@@ -199,14 +186,8 @@ def _make_model() -> torch.nn.Module:
     return model
 
 
-def _make_optimizer(model: torch.nn.Module) -> torch.optim.SGD:
-    import torch
-
-    return torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
-
-
 class _Case(UseCase):
-    """What a plan's fused optimizer is made from."""
+    """What makes the optimizer."""
 
     def optimizer(self, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.SGD:
         import torch
@@ -250,13 +231,9 @@ def _prepare_ddp(
     import torch
     from torch import distributed
 
-    distributed.init_process_group(
-        "gloo",
-        init_method=f"file://{rendezvous}",
-        rank=rank,
-        world_size=_WORKERS,
-    )
-    optimizer = _make_optimizer(model)
+    file = f"file://{rendezvous}"
+    distributed.init_process_group("gloo", init_method=file, rank=rank, world_size=_WORKERS)
+    optimizer = _Case().optimizer(model.parameters())
     # The last layers' gradients come first, as in a backward pass.
     parameters = list(model.parameters())[::-1]
     templates = gradients[::-1]

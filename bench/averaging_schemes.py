@@ -24,7 +24,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
-from _block import BenchError, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from _hosts import Cluster, own_folder
 from _prepared_case import load_prepared
 from testbed.bed import Testbed
@@ -44,7 +44,10 @@ _CASE = f"{Path(__file__).with_name('_patterns_in_memory.py')}:PatternsInMemory"
 _JUDGED_CASE, _JUDGED_WIRES = "mnist_cnn", ("int8", "top1")
 _MOST_LOST = 0.5
 """Points of accuracy, against exact numbers."""
-_WARMUP_STEPS = 3
+_HOSTS = 2
+_STEPS, _WARMUP_STEPS = 150, 3
+"""Of an epoch of the patterns; and those that are not timed."""
+
 _LAST = 10
 """Steps over which the training loss is averaged."""
 
@@ -98,25 +101,19 @@ class Trained:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--rates", default="1gbit,100mbit", help="of the links (1gbit,100mbit)")
-    parser.add_argument("--hosts", type=positive, default=2, help="how many (2)")
-    parser.add_argument("--use-case", default=_CASE, help="with metric `accuracy` (patterns)")
-    parser.add_argument("--epochs", type=positive, default=1, help="of a training (1)")
-    parser.add_argument("--batch", type=positive, default=64, help="of one host (64)")
-    parser.add_argument(
-        "--steps", type=positive, default=150, help="of an epoch of the patterns (150)"
+    parser = make_parser(
+        __doc__,
+        epochs=(1, "of a training"),
+        batch=(64, "of one host"),
+        rounds=(2, "of trainings"),
+        limit=(840, "seconds for the trainings at one rate"),
     )
-    parser.add_argument("--rounds", type=positive, default=2, help="of trainings (2)")
+    parser.add_argument("--rates", default="1gbit,100mbit", help="of the links (1gbit,100mbit)")
+    parser.add_argument("--use-case", default=_CASE, help="with metric `accuracy` (patterns)")
     parser.add_argument("--wires", default=",".join(wire_format_names()), help="formats (all)")
     parser.add_argument("--sums", default=",".join(algorithm_names()), help="algorithms (all)")
-    parser.add_argument(
-        "--limit", type=positive, default=840, help="seconds for the trainings at one rate (840)"
-    )
     parser.add_argument("--only-formats", action="store_true", help="cost of the formats alone")
-    arguments = parser.parse_args()
-    out = Output("averaging_schemes", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     results = list(_format_costs())
     out.show(results)
     if arguments.only_formats:
@@ -130,8 +127,7 @@ def main() -> int:
         schemes.insert(0, EXACT)
     if arguments.use_case != _CASE:
         load_prepared(arguments.use_case)
-    cores = [str(number % 2) for number in range(arguments.hosts)]
-    with Testbed(arguments.hosts, cores=cores) as bed:
+    with Testbed(_HOSTS, cores=["0", "1"]) as bed:
         for rate in arguments.rates.split(","):
             bed.set_rate(rate)
             found = _train_all(Cluster(bed), schemes, arguments)
@@ -178,7 +174,7 @@ def _train_all(
     rounds = [schemes[:: 1 if number % 2 == 0 else -1] for number in range(arguments.rounds)]
     with own_folder() as name:
         folder = Path(name)
-        samples = arguments.steps * arguments.batch * arguments.hosts
+        samples = _STEPS * arguments.batch * _HOSTS
         (folder / "samples").write_text(str(samples))
         files = []
         for number, order in enumerate(rounds):

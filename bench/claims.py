@@ -15,14 +15,24 @@ from __future__ import annotations
 
 import os
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
 
-from _block import BenchError, Ddlplan, Output, Result, alternate, make_parser, positive, run_bench
+from _block import (
+    BenchError,
+    Ddlplan,
+    Output,
+    Result,
+    alternate,
+    begin,
+    make_parser,
+    positive,
+    run_bench,
+)
 from _burner import burning
 from _launches import Launches, say_plan
 from _photos import link_photos
@@ -39,7 +49,10 @@ from probes.node import probe
 from probes.timing import Interval, paired_ratio
 
 _SLOWED = f"{Path(__file__).with_name('_slowed_simplebig.py')}:SlowedSimpleBig"
-_SLOWER = 0.05
+_CASE, _SLOWER = "simplebig", 0.05
+_ROUNDS, _EPOCHS = 8, 2
+"""Of each start in a race; and of a launch, of which all but the first count."""
+
 _HALF_WIDTHS = {180.0: 4.0, 600.0: 2.0}
 """Required half width of a stored speedup in percent, by the budget in seconds."""
 
@@ -72,11 +85,12 @@ class _Race:
 
 def main() -> int:
     """Search, hold against it what is seen later, show."""
-    arguments = _parse()
-    out = Output("claims", as_json=arguments.json)
-    out.introduce()
+    parser = _parser()
+    arguments, out = begin(parser)
+    if not (arguments.again or arguments.launches or arguments.burn):
+        parser.error("nothing to do: use --again, --launches or --burn")
     found = _Findings()
-    for _ in range(1 if arguments.plan_db else arguments.searches):
+    for _ in range(arguments.searches):
         with Ddlplan.in_own_folder(own_cache=arguments.photos is not None) as ddlplan:
             _hold(ddlplan, arguments, out, found)
     return out.conclude(list(_results(found, arguments)))
@@ -84,17 +98,13 @@ def main() -> int:
 
 def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings) -> None:
     """Find a plan, and see what becomes of its claims."""
-    data, case = arguments.data, arguments.use_case
+    data = None
     if ddlplan.cache is not None:
         os.environ["DDLPLAN_CACHE"] = str(ddlplan.cache)  # races find the pictures there too
     if arguments.photos is not None:
-        data = link_photos(case, data, ddlplan.folder / "photos", arguments.photos, out)
-    launches = Launches(ddlplan, case, data)
-    if arguments.plan_db is not None:
-        launches.copy_database(arguments.plan_db)
-        best = launches.best_plan("fp32")
-    else:
-        best = launches.tune(arguments.budget, "fp32").data["plan"]
+        data = link_photos(_CASE, None, ddlplan.folder / "photos", arguments.photos, out)
+    launches = Launches(ddlplan, _CASE, data)
+    best = launches.tune(arguments.budget, "fp32").data["plan"]
     stored = plans.get(int(best["id"]), db=str(ddlplan.database)).stored
     defaults = [other.plan for other in stored.comparisons if other.name == "defaults"]
     if stored.speedup is None or not defaults or stored.plan == defaults[0]:
@@ -107,16 +117,16 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
     cores = node.cpu.usable_cores
     with ForkServerPool() as servers:
         with alone(out):
-            runner = make_runner(case, data, node, servers)
+            runner = make_runner(_CASE, data, node, servers)
         raced = [defaults[0], stored.plan]
         times = max(arguments.again, arguments.launches)
         for number in range(times):
             began_s = time.monotonic()
             if number < arguments.again:
-                speedup = _race_again(runner, raced, cores, arguments.rounds, out)
+                speedup = _race_again(runner, raced, cores, out)
                 found.again.append((speedup, stored.speedup))
             if number < arguments.launches:
-                rate = launches.launch(best["id"], arguments.epochs).samples_per_s
+                rate = launches.launch(best["id"], _EPOCHS).samples_per_s
                 out.say(f"launched: {rate:.1f} samples/s")
                 found.launched.append((rate, stored.throughput_samples_per_s))
             if number + 1 < times:
@@ -132,7 +142,6 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
                 slowed=slowed,
                 plan=stored.plan,
                 defaults=defaults[0],
-                rounds=arguments.rounds,
                 cores=cores,
                 out=out,
             )
@@ -145,12 +154,10 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
             )
 
 
-def _race_again(
-    runner: TrialRunner, raced: list[Plan], cores: int, rounds: int, out: Output
-) -> float:
+def _race_again(runner: TrialRunner, raced: list[Plan], cores: int, out: Output) -> float:
     """Speedup of a race of the defaults and the stored plan, started afresh."""
     with alone(out):
-        results = race_final(runner.start, raced, rounds=rounds, cores=cores)
+        results = race_final(runner.start, raced, rounds=_ROUNDS, cores=cores)
     ratio = compare_results(*results)
     assert ratio is not None
     out.say(f"raced again: {format_range(ratio)}")
@@ -176,7 +183,6 @@ class _Races:
     slowed: TrialRunner
     plan: Plan
     defaults: Plan
-    rounds: int
     cores: int
     out: Output
 
@@ -190,7 +196,7 @@ class _Races:
 
         with alone(self.out), burning() if burns else nullcontext():
             three = (self.defaults, self.plan, marked)
-            raced = race_final(start, three, rounds=self.rounds, cores=self.cores)
+            raced = race_final(start, three, rounds=_ROUNDS, cores=self.cores)
         speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
         assert speedup is not None
         assert to_slowed is not None
@@ -202,7 +208,7 @@ class _Races:
 
 
 def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:
-    limit = None if arguments.plan_db else _HALF_WIDTHS.get(parse_duration_s(arguments.budget))
+    limit = _HALF_WIDTHS.get(parse_duration_s(arguments.budget))
     yield Result("half width of a stored speedup", fmean(found.half_widths), "%", high=limit)
     for seen, what in ((found.again, "speedup raced again"), (found.launched, "rate launched")):
         if not seen:
@@ -226,31 +232,16 @@ def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:
         )
 
 
-def _parse() -> Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", default="simplebig", help="what to train (simplebig)")
-    parser.add_argument("--data", type=Path, help="its data")
-    parser.add_argument("--photos", type=positive, help="train on so many of them (all)")
-    parser.add_argument("--budget", default="3m", help="time to tune (3m)")
-    parser.add_argument("--searches", type=positive, default=1, help="each held against (1)")
-    parser.add_argument("--plan-db", type=Path, help="take the plan from a copy of this database")
-    parser.add_argument("--rounds", type=positive, default=8, help="of each start (8)")
-    parser.add_argument("--again", type=int, default=0, help="races after a search")
-    parser.add_argument(
-        "--every",
-        type=parse_duration_s,
-        default=0.0,
-        help="time from one race or launch to the next, such as 3m",
-    )
-    parser.add_argument("--launches", type=int, default=0, help="after a search")
-    parser.add_argument("--epochs", type=positive, default=2, help="of a launch; all but the first")
-    parser.add_argument("--burn", type=int, default=0, help="blocks of four races after a search")
-    arguments = parser.parse_args()
-    if not (arguments.again or arguments.launches or arguments.burn):
-        parser.error("nothing to do: use --again, --launches or --burn")
-    if arguments.burn and arguments.use_case != "simplebig":
-        parser.error("--burn slows simplebig alone: leave out --use-case")
-    return arguments
+def _parser() -> ArgumentParser:
+    parser = make_parser(__doc__, searches=(1, "each held against"))
+    add = parser.add_argument
+    add("--photos", type=positive, help="train on so many of them (all)")
+    add("--budget", default="3m", help="time to tune (3m)")
+    add("--again", type=int, default=0, help="races after a search")
+    add("--every", type=parse_duration_s, default=0.0, help="from one of them to the next, as 3m")
+    add("--launches", type=int, default=0, help="after a search")
+    add("--burn", type=int, default=0, help="blocks of four races after a search")
+    return parser
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from statistics import median
 
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Output, Result, begin, make_parser, run_bench
 from _hosts import Cluster, Trains
 from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
@@ -119,23 +119,19 @@ class Tried:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    numbers = range(1, len(SETTINGS) + 1)
-    parser.add_argument(
-        "--first", type=int, choices=numbers, default=1, help="setting to begin with (1)"
+    parser = make_parser(
+        __doc__,
+        first=(1, "setting to begin with"),
+        last=(len(SETTINGS), "to end with"),
+        rounds=(4, "of turns"),
+        seconds=(8, "that a turn takes"),
     )
-    parser.add_argument(
-        "--last", type=int, choices=numbers, default=len(SETTINGS), help="to end with (the last)"
-    )
-    parser.add_argument("--rounds", type=positive, default=4, help="of turns (4)")
-    parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
-    arguments = parser.parse_args()
-    if arguments.first > arguments.last:
-        parser.error("--first is behind --last")
-    out = Output("cluster", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     every = []
-    for setting in SETTINGS[arguments.first - 1 : arguments.last]:
+    chosen = SETTINGS[arguments.first - 1 : arguments.last]
+    if not chosen:
+        parser.error(f"--first, --last: there are {len(SETTINGS)} settings")
+    for setting in chosen:
         tried = _try(setting, arguments, out)
         every.append(tried)
         for held in tried.held:

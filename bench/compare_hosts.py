@@ -13,10 +13,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _block import Ddlplan, Output, Result, make_parser, positive, root_option, run_bench
+from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench
 from testbed.bed import Testbed
 
 from probes.timing import Interval
+
+_RATE, _BATCH = "1gbit", 32
+"""Of the link, and of each host."""
 
 _LOW = {"defaults": 1.3, "ours": 1.1}
 
@@ -25,34 +28,29 @@ def main() -> int:
     """Measure and show."""
     parser = make_parser(__doc__)
     parser.add_argument("--use-case", default="simplebig")
-    parser.add_argument("--batch-size", type=positive, default=32, help="of each host (32)")
-    parser.add_argument("--rate", default="1gbit", help="of the links (1gbit)")
     parser.add_argument("--with", dest="peers", help="only these peers, by commas")
     parser.add_argument("--loader-workers", default=0, help="of each process of a peer (0)")
     parser.add_argument("--tune", default="90s", help="time of the searches (90s)")
     parser.add_argument("--budget", default="60s", help="of each peer's turns (60s)")
-    parser.add_argument("--starts", type=positive, default=1, help="of everything (1)")
-    arguments = parser.parse_args()
-    out = Output("compare_hosts", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     with Testbed(2, cores=["0", "1"]) as bed, Ddlplan.in_own_folder() as ddlplan:
-        bed.set_rate(arguments.rate)
+        bed.set_rate(_RATE)
         hosts = bed.write_host_file(ddlplan.folder / "hosts")
         where = ["--use-case", arguments.use_case, "--hosts", hosts]
         where += ["--ssh-config", bed.ssh_config, *root_option()]
-        batch = ["--batch-size", arguments.batch_size]
+        batch = ["--batch-size", _BATCH]
         ddlplan.run("tune", *where, *batch, "--budget", arguments.tune, show_progress=True)
         chosen = [] if arguments.peers is None else ["--with", arguments.peers]
-        turns = ["--budget", arguments.budget, "--starts", arguments.starts]
+        turns = ["--budget", arguments.budget, "--starts", 1]
         turns += ["--loader-workers", arguments.loader_workers]
         found = ddlplan.run("compare", *where, *batch, *turns, *chosen, show_progress=True).data
     for peer in found["peers"]:
         if peer["error"] is not None:
             out.say(f"{peer['peer']}, {peer['setting']}: {peer['error']}")
-    return out.conclude(_results(found, arguments.rate))
+    return out.conclude(_results(found))
 
 
-def _results(found: dict[str, Any], rate: str) -> list[Result]:
+def _results(found: dict[str, Any]) -> list[Result]:
     fastest = {setting: one and one["peer"] for setting, one in found["fastest"].items()}
     results = []
     for peer in found["peers"]:
@@ -62,7 +60,7 @@ def _results(found: dict[str, Any], rate: str) -> list[Result]:
         is_judged = fastest[setting] == peer["peer"]
         results.append(
             Result(
-                f"{rate}: samples/s of ours / {peer['peer']}, {setting}",
+                f"{_RATE}: samples/s of ours / {peer['peer']}, {setting}",
                 Interval(
                     median=ratio["median"],
                     low=ratio["ci_low"],

@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 from _array_files import write_files
-from _block import BenchError, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from testbed.bed import Testbed, TestHost
 
 from planner.input_cost.lines import data_facts
@@ -35,6 +35,7 @@ from probes import codec
 from probes.hardware import DataSpeed
 
 _CASE = f"{Path(__file__).with_name('_array_files.py')}:ArrayFiles"
+_FILES, _EPOCHS = 1500, 3
 _MOST_OFF = 10.0
 _LIMIT_S = 600.0
 _MOUNTS = {"cached": "kernel_cache", "uncached": "direct_io"}
@@ -77,22 +78,17 @@ class Found:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--files", type=positive, default=1500, help="of 130 kB (1500)")
-    parser.add_argument("--rate", default="100mbit", help="of the link (100mbit)")
-    parser.add_argument("--epochs", type=positive, default=3, help="of each training (3)")
-    parser.add_argument("--budget", default="40s", help="of each search (40s)")
-    arguments = parser.parse_args()
-    out = Output("data_location", as_json=arguments.json)
     if shutil.which("sshfs") is None:
         raise BenchError("no sshfs: install it, as by apt-get install sshfs")
-    out.introduce()
+    parser = make_parser(__doc__)
+    parser.add_argument("--rate", default="100mbit", help="of the link (100mbit)")
+    arguments, out = begin(parser)
     results: list[Result] = []
     with Testbed(2, rate=arguments.rate) as bed:
         server, trainer = bed.hosts
-        write_files(server.own_scratch / "data", arguments.files)
+        write_files(server.own_scratch / "data", _FILES)
         for mount in _MOUNTS:
-            found = _try_mount(bed, trainer, mount, arguments, out)
+            found = _try_mount(bed, trainer, mount, out)
             out.say(f"{mount}: {json.dumps(found.predicted)}")
             shown = ", ".join(f"{time_s:.1f}" for time_s in found.epochs_s)
             local = ", ".join(f"{time_s:.1f}" for time_s in found.copied_s)
@@ -124,7 +120,7 @@ def _judge(found: Found) -> Iterator[Result]:
     )
 
 
-def _try_mount(bed: Testbed, trainer: TestHost, mount: str, arguments: Any, out: Output) -> Found:
+def _try_mount(bed: Testbed, trainer: TestHost, mount: str, out: Output) -> Found:
     """Measure, search and train with the files mounted in one way; then with a copy of them."""
     work = bed.folder / f"work-{mount}"
     work.mkdir()
@@ -138,18 +134,18 @@ def _try_mount(bed: Testbed, trainer: TestHost, mount: str, arguments: Any, out:
             out.say(f"{name:<13}{text}")
         search = ("--use-case", _CASE, "--data", data)
         ddlplan.run(
-            *("tune", *search, "--budget", arguments.budget, "--batch-size", 32),
+            *("tune", *search, "--budget", "40s", "--batch-size", 32),
             *("--strategies", "sequential,processes"),
         )
     with _mounted(bed, trainer, data, mount):  # anew: nothing of it is in the page cache
-        launched = ddlplan.run("launch", *search, "--epochs", arguments.epochs)
+        launched = ddlplan.run("launch", *search, "--epochs", _EPOCHS)
     copy = work / "copy"
     with _mounted(bed, trainer, data, mount):
         started = time.perf_counter()
         _checked(trainer, ["cp", "-r", str(data), str(copy)])
         _checked(trainer, ["sync", "-f", str(copy)])
         copy_s = time.perf_counter() - started
-    local = ddlplan.run("launch", "--use-case", _CASE, "--data", copy, "--epochs", arguments.epochs)
+    local = ddlplan.run("launch", "--use-case", _CASE, "--data", copy, "--epochs", _EPOCHS)
     shutil.rmtree(copy)
     return Found(
         mount=mount,

@@ -21,6 +21,7 @@ from _block import (
     Output,
     Result,
     alternate,
+    begin,
     make_parser,
     positive,
     run_bench,
@@ -46,9 +47,8 @@ Pairs = Sequence[tuple[Launched, Launched]]
 
 def main() -> int:
     """Measure and show."""
-    arguments = _parse()
-    out = Output("epoch", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(_parser())
+    arguments.epochs = arguments.epochs or (1 if arguments.photos is None else _EPOCHS)
     with Ddlplan.in_own_folder(own_cache=arguments.photos is not None) as ddlplan:
         data = arguments.data
         if arguments.photos is not None:
@@ -91,12 +91,10 @@ def _measure(
         )
         return done
 
-    pairs = list(
-        alternate(
-            lambda: launch("baseline", baseline_id),
-            lambda: launch("best plan", best_id),
-            blocks=arguments.blocks,
-        )
+    pairs = alternate(
+        lambda: launch("baseline", baseline_id),
+        lambda: launch("best plan", best_id),
+        blocks=arguments.blocks,
     )
     samples = {launched.samples for pair in pairs for launched in pair}
     if len(samples) != 1:
@@ -175,25 +173,19 @@ def _interval(values: Mapping[str, float], best: Mapping[str, Any]) -> Interval:
     )
 
 
-def _parse() -> argparse.Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", default="simplebig", help="what to train (simplebig)")
-    parser.add_argument("--data", type=Path, help="folder of photos, smaller ones for a first try")
-    parser.add_argument("--photos", type=positive, help="train on so many of them (all)")
-    parser.add_argument(
-        "--epochs", type=positive, help=f"of a launch ({_EPOCHS} with --photos, else 1)"
-    )
-    parser.add_argument(
-        "--precision", choices=["fp32", "bf16", "auto"], default="fp32", help="allowed (fp32)"
-    )
-    parser.add_argument("--budget", default="3m", help="time to tune (3m)")
+def _parser() -> argparse.ArgumentParser:
+    parser = make_parser(__doc__, blocks=(1, "of four launches each"))
+    add = parser.add_argument
+    add("--use-case", default="simplebig", help="what to train (simplebig)")
+    add("--data", type=Path, help="folder of photos, smaller ones for a first try")
+    add("--photos", type=positive, help="train on so many of them (all)")
+    add("--epochs", type=positive, help=f"of a launch ({_EPOCHS} with --photos, else 1)")
+    add("--precision", choices=["fp32", "bf16", "auto"], default="fp32", help="allowed (fp32)")
+    add("--budget", default="3m", help="time to tune (3m)")
     known = parser.add_mutually_exclusive_group()
     known.add_argument("--plan-db", type=Path, help="take the plan from a copy of this database")
     known.add_argument("--plan", type=Path, help="take the plan that `plans export` wrote here")
-    parser.add_argument("--blocks", type=positive, default=1, help="of four launches each (1)")
-    arguments = parser.parse_args()
-    arguments.epochs = arguments.epochs or (1 if arguments.photos is None else _EPOCHS)
-    return arguments
+    return parser
 
 
 if __name__ == "__main__":

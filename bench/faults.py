@@ -15,15 +15,14 @@ What is trained is small: it is the ends that count.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 import torch
-from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
 from safetensors.torch import load_file
 from testbed.bed import Testbed, TestHost
 
@@ -195,12 +194,14 @@ class Cluster:
 
 def main() -> int:
     """Kill, and show what came of it."""
-    arguments = _parse()
-    out = Output("faults", as_json=arguments.json)
-    out.introduce()
-    dice = random.Random(arguments.seed)
+    parser = make_parser(__doc__, kills=(50, "of each kind"))
+    parser.add_argument("--kinds", default=",".join(_KINDS), help=f"({','.join(_KINDS)})")
+    parser.add_argument("--resumes", type=int, default=20, help="how many (20)")
+    arguments, out = begin(parser)
+    dice = random.Random(0)
     kills: list[Kill] = []
-    with _cluster(arguments.hosts) as cluster:
+    with Ddlplan.in_own_folder() as ddlplan, Testbed(2) as bed:
+        cluster = Cluster(ddlplan, bed)
         for kind in arguments.kinds.split(","):
             for _ in range(arguments.kills):
                 kill = _kill(kind, cluster, dice)
@@ -215,12 +216,6 @@ def main() -> int:
         figure = f"weights unequal to an undisturbed training's, of {arguments.resumes} resumes"
         results.append(Result(figure, unequal, high=0))
     return out.conclude(results)
-
-
-@contextmanager
-def _cluster(num_hosts: int) -> Iterator[Cluster]:
-    with Ddlplan.in_own_folder() as ddlplan, Testbed(num_hosts) as bed:
-        yield Cluster(ddlplan, bed)
 
 
 def _kill(kind: str, cluster: Cluster, dice: random.Random) -> Kill:
@@ -350,16 +345,6 @@ def _parent(pid: int) -> int:
     with suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
-
-
-def _parse() -> argparse.Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--kills", type=positive, default=50, help="of each kind (50)")
-    parser.add_argument("--kinds", default=",".join(_KINDS), help=f"({','.join(_KINDS)})")
-    parser.add_argument("--resumes", type=int, default=20, help="how many (20)")
-    parser.add_argument("--hosts", type=positive, default=2, help="how many (2)")
-    parser.add_argument("--seed", type=int, default=0, help="of what is killed, and when (0)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -220,16 +220,11 @@ def _parse() -> argparse.Namespace:
     add("--time", type=float, help="in seconds: begin no part that may take longer (no limit)")
     add("--only", action="append", help="parts whose names begin so, such as 'tune alexnet'")
     add("--wheels", type=Path, help="folder of the wheels that this Python lacks")
-    add("--budget", type=float, help="of each search, in seconds (120)")
-    add("--seconds", type=float, help="timed in each run (15)")
-    add("--rounds", type=int, help="of ours, plain and compiled, forth and back (2)")
-    add("--photos", type=int, help="training photos of AlexNet and VGG16 (5000)")
     add("--part", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    # Seconds of a search and of a timed run; of ours, plain and compiled; photos for training.
     usual = (120.0, 15.0, 2, 5000) if options.device != "cpu" else (45.0, 3.0, 1, 16)
-    for name, value in zip(("budget", "seconds", "rounds", "photos"), usual, strict=True):
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    options.budget, options.seconds, options.rounds, options.photos = usual
     return options
 
 

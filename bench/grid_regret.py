@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 import optuna
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 
 from launch.plan import Plan
 from launch.strategies import strategy_names
@@ -32,32 +32,29 @@ from planner.tuning.tune_request import TuneRequest, limit_choices
 
 _FOLDER = Path(__file__).parent / "grids"
 _LIMIT = 0.02
+_PART, _SHARE = 0.7, 0.05
+"""Of a grid's plans, and of the time that recording them took."""
 
 
 def main() -> int:
     """Replay and show."""
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, seeds=(60, "searches of each grid"))
     parser.add_argument("files", type=Path, nargs="*", help="grids; all in bench/grids if none")
-    parser.add_argument("--seeds", type=positive, default=60, help="searches of each grid (60)")
-    parser.add_argument("--part", type=float, default=0.7, help="of a grid's plans (0.7); 1: all")
-    parser.add_argument("--share", type=float, default=0.05, help="of the grid's time (0.05)")
-    arguments = parser.parse_args()
-    out = Output("grid_regret", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     files = arguments.files or sorted(
         file for file in _FOLDER.glob("*.json") if file.name != "step-times.json"
     )
     results = []
     for file in files:
         grid = read_grid(file)
-        budget_s = arguments.share * sum(result.elapsed_s for result in grid.results)
+        budget_s = _SHARE * sum(result.elapsed_s for result in grid.results)
         regrets = []
         for seed in range(arguments.seeds):
             request = TuneRequest(
                 workload=Workload(use_case=grid.use_case, seed=seed), budget_s=budget_s
             )
-            part = _draw_part(grid, arguments.part, seed)
+            part = _draw_part(grid, seed)
             times_s = _times_s(part, request)
             best_s = min(times_s[plan] for plan in _offered(part, request) & times_s.keys())
             found = replay_grid(part, request, seed=seed).plan
@@ -73,12 +70,12 @@ def main() -> int:
     return out.conclude(results)
 
 
-def _draw_part(grid: Grid, share: float, seed: int) -> Grid:
+def _draw_part(grid: Grid, seed: int) -> Grid:
     """Draw plans of a grid; those without which no search begins are always among them."""
     plain = defaults_plan(grid.case, grid.node)
     always = {plain, replace(plain, strategy="sequential", threads_per_process=1)}
     draw = random.Random(seed)
-    drawn = [r for r in grid.results if draw.random() < share or r.plan in always]
+    drawn = [r for r in grid.results if draw.random() < _PART or r.plan in always]
     return replace(grid, results=tuple(drawn))
 
 

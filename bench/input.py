@@ -12,19 +12,16 @@ starts; the rate of the files is that from the first batch to the last.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
-from _local_workers import run_workers
+from _block import BenchError, Result, alternate, begin, make_parser, run_bench
+from _local_workers import run_workers, task_of_worker
 from _timed_steps import train_steps
 
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -42,10 +39,12 @@ if TYPE_CHECKING:
 _USE_CASE = "simplebig"
 _NODE_BATCH = 128
 _RIVAL_WORKERS = 2
-_WARMUP_STEPS = 3
+_WARMUP_STEPS, _STEPS = 3, 20
+_READ_S = 5.0
+"""In each run."""
+
 _CACHE, _FILES, _PREPARE = "cache", "files", "prepare"
 _LIMIT_S = 1800.0
-_PRECISIONS = "fp32", "bf16"
 # What the plan's allocator=retain sets, for programs that are not the trainer.
 _RETAIN = {
     "MALLOC_MMAP_MAX_": "0",
@@ -67,36 +66,24 @@ class Leg:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--blocks", type=positive, default=3, help="of four runs each (3)")
-    parser.add_argument("--seconds", type=positive, default=5, help="read in each run (5)")
-    parser.add_argument("--steps", type=positive, default=20, help="timed for each precision (20)")
-    parser.add_argument("--data", help="folder of photos (those of simplebig, drawn once)")
-    parser.add_argument("--precision", choices=_PRECISIONS, help="this one only (both)")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker is not None:
-        _work(json.loads(arguments.worker))
+    if (task := task_of_worker()) is not None:
+        _work(task)
         return 0
-    out = Output("input", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(make_parser(__doc__, blocks=(3, "of four runs each")))
     cores = read_cpu().core_ids
-    run = partial(_run, data=arguments.data, seconds=arguments.seconds, cores=cores)
-    found = run(_PREPARE)[0]
+    found = _run(_PREPARE, cores)[0]
     out.say(f"{found['photos']} photos of {found['folder']}, {found['bytes'] / 1e6:.0f} MB decoded")
-    pairs = list(
-        alternate(lambda: _join(run(_CACHE)), lambda: _join(run(_FILES)), blocks=arguments.blocks)
+    pairs = alternate(
+        lambda: _join(_run(_CACHE, cores)),
+        lambda: _join(_run(_FILES, cores)),
+        blocks=arguments.blocks,
     )
-    chosen = [arguments.precision] if arguments.precision else list(_PRECISIONS)
+    workload = Workload(use_case=_USE_CASE)
     steps = {
         precision: train_steps(
-            Workload(use_case=_USE_CASE, data=arguments.data),
-            _plan(precision, cores),
-            cores,
-            warmup=_WARMUP_STEPS,
-            steps=arguments.steps,
+            workload, _plan(precision, cores), cores, warmup=_WARMUP_STEPS, steps=_STEPS
         )
-        for precision in chosen
+        for precision in ("fp32", "bf16")
     }
     out.say()
     return out.conclude([*_rates(pairs), *_shares(steps, [cache for cache, _ in pairs])])
@@ -179,10 +166,10 @@ def _join(found: Sequence[dict[str, Any]]) -> Leg:
     )
 
 
-def _run(way: str, data: str | None, seconds: int, cores: Sequence[int]) -> list[dict[str, Any]]:
+def _run(way: str, cores: Sequence[int]) -> list[dict[str, Any]]:
     """Run the programs of one way to their end."""
     ranks = len(cores) if way == _CACHE else 1
-    task = {"way": way, "ranks": ranks, "data": data, "seconds": seconds}
+    task = {"way": way, "ranks": ranks}
     return run_workers(
         __file__,
         [task | {"rank": rank, "core": cores[rank]} for rank in range(ranks)],
@@ -198,10 +185,9 @@ def _work(task: dict[str, Any]) -> None:
     from launch.data.images.dataset import PhotoDataset
     from launch.use_cases import resolve
 
-    data = Path(task["data"]) if task["data"] else None
     is_first = task["way"] == _PREPARE
-    case = load_prepared(_USE_CASE, data) if is_first else resolve(_USE_CASE).load(data)
-    photos = case.dataset(data, train=True)
+    case = load_prepared(_USE_CASE) if is_first else resolve(_USE_CASE).load()
+    photos = case.dataset(None, train=True)
     assert isinstance(photos, PhotoDataset)
     ways = {_CACHE: _read_cache, _FILES: _read_files, _PREPARE: _fill}
     print(json.dumps(ways[task["way"]](task, photos)), flush=True)
@@ -236,7 +222,7 @@ def _read_cache(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
     for finish in (lambda batch: batch, lambda batch: move_batch(batch, device, _last())):
         _consume(decoded, task, finish, seconds=0.5)
         group.barrier()
-        rates.append(_consume(decoded, task, finish, seconds=task["seconds"]))
+        rates.append(_consume(decoded, task, finish, seconds=_READ_S))
         group.barrier()
     return dict(zip(("pictures_per_s", "finished_per_s"), rates, strict=True))
 
@@ -304,7 +290,7 @@ def _read_files(task: dict[str, Any], photos: PhotoDataset) -> dict[str, Any]:
             started = time.perf_counter()
             continue
         samples += len(pictures)
-        if time.perf_counter() - started >= task["seconds"]:
+        if time.perf_counter() - started >= _READ_S:
             break
     if not samples:
         raise BenchError(f"{len(photos)} photos: two batches of {_NODE_BATCH} are needed")

@@ -15,7 +15,6 @@ What is trained is small, so that a trial takes about a second: it is the bookke
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -32,7 +31,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
 
 _MARK = "BENCH_KILLS"
 _GONE_LIMIT_S = 10.0
@@ -40,6 +39,7 @@ _GONE_LIMIT_S = 10.0
 room for a busy machine, and for a server that is still loading torch."""
 _POLL_S = 0.05
 _ONE_IN = 4
+_LATEST_FROM_START_S, _LATEST_IN_TRIALS_S = 10.0, 4.0
 _END_LIMIT_S = 600.0
 _FINISHED_TRIAL = re.compile(r"^ *\d+  +\S")
 """A line of the tuner's stderr, which it writes once the trial is stored: number, finding, plan."""
@@ -124,11 +124,9 @@ class Search:
 
     Args:
         ddlplan: The command, with the database of the search.
-        trials: Plans that it searches.
-        budget: Time that it has.
     """
 
-    def __init__(self, ddlplan: Ddlplan, trials: int, budget: str) -> None:
+    def __init__(self, ddlplan: Ddlplan) -> None:
         case = ddlplan.folder / "tiny.py"
         case.write_text(_CASE)
         self.database = ddlplan.database
@@ -136,7 +134,7 @@ class Search:
         self._mark = uuid.uuid4().hex
         self._environment = ddlplan.environment() | {_MARK: self._mark}
         self._command = ddlplan.command(
-            *("tune", "--use-case", f"{case}:Tiny", "--trials", trials, "--budget", budget)
+            *("tune", "--use-case", f"{case}:Tiny", "--trials", 80, "--budget", "3m")
         )
 
     def run(self, moment: Moment | None) -> Leg:
@@ -211,18 +209,15 @@ class Search:
 
 def main() -> int:
     """Kill, check, and show."""
-    arguments = _parse()
-    out = Output("kills", as_json=arguments.json)
-    out.introduce()
-    # Moments to choose by chance, not secrets.
-    dice = random.Random(arguments.seed)
+    arguments, out = begin(make_parser(__doc__, kills=(20, "how many")))
+    dice = random.Random(0)
     rows: list[list[str]] = []
     faults: list[str] = []
-    with _search(arguments) as search:
+    with _search() as search:
         record: Record = {}
         kills = ends = 0
         while kills < arguments.kills:
-            moment = _draw(dice, arguments, kills)
+            moment = _draw(dice, kills)
             leg = search.run(moment)
             record, found = _check(search.database, record, leg, rows, str(moment))
             faults += found
@@ -233,7 +228,7 @@ def main() -> int:
             ends += 1
             out.say(f"came to its end before {moment}, goes on: {rows[-1][-1]}")
             if ends > arguments.kills:
-                raise BenchError("the search hardly ever lives until it is killed: raise --trials")
+                raise BenchError("the search hardly ever lives until it is killed")
         leg = search.run(None)
         record, found = _check(search.database, record, leg, rows, "to its end")
         faults += found
@@ -253,24 +248,24 @@ def main() -> int:
 
 
 @contextmanager
-def _search(arguments: argparse.Namespace) -> Iterator[Search]:
+def _search() -> Iterator[Search]:
     with Ddlplan.in_own_folder() as ddlplan:
         ddlplan.run("probe")  # takes longer than most of what is to be killed here
-        search = Search(ddlplan, arguments.trials, arguments.budget)
+        search = Search(ddlplan)
         try:
             yield search
         finally:
             search.end_what_is_left()
 
 
-def _draw(dice: random.Random, arguments: argparse.Namespace, kills: int) -> Moment:
+def _draw(dice: random.Random, kills: int) -> Moment:
     """Draw a moment: one in four in the start-up, or wherever it falls, the others in the trials.
 
     Were all counted from the start, a slow machine would not see a single trial.
     """
     in_trials = kills % _ONE_IN != 0
-    longest_s = arguments.in_trials if in_trials else arguments.from_start
-    return Moment(after_s=dice.uniform(0, longest_s), in_trials=in_trials)
+    latest_s = _LATEST_IN_TRIALS_S if in_trials else _LATEST_FROM_START_S
+    return Moment(after_s=dice.uniform(0, latest_s), in_trials=in_trials)
 
 
 def _count_reported(log: Path) -> int:
@@ -352,21 +347,6 @@ def _trial(row: sqlite3.Row) -> Trial:
 def _count_plans(database: Path) -> int:
     with closing(sqlite3.connect(database)) as connection:
         return int(connection.execute("SELECT count(*) FROM plans").fetchone()[0])
-
-
-def _parse() -> argparse.Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--kills", type=positive, default=20, help="how many (20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
-    parser.add_argument(
-        "--from-start", type=float, default=10.0, help="latest moment from the start, in s (10)"
-    )
-    parser.add_argument(
-        "--in-trials", type=float, default=4.0, help="latest moment from a first trial, in s (4)"
-    )
-    parser.add_argument("--trials", type=positive, default=80, help="plans to search (80)")
-    parser.add_argument("--budget", default="3m", help="of the search (3m)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, alternate, begin, make_parser, run_bench
 from _noise_pictures import COUNT, SIDE, STEP_S, Noise
 from _timed_steps import train_steps
 
@@ -39,35 +39,32 @@ _PICTURE_BYTES = SIDE * SIDE * 3
 _BATCH = 64
 _THREADS = 8
 _PAGE = 4096
-_WARMUP_STEPS = 4
+_PICTURES = 16_000
+_RATE_MB_PER_S = 150
+_BUSY = 0.8
+"""Part of a step in which the disk has to read."""
+
+_BLOCKS, _TURN_S = 3, 6.0
+_WARMUP_STEPS, _STEPS = 4, 60
 _ENOUGH, _MOST_WAIT = 0.9, 2.0
 
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--memory-mb", type=positive, default=1200, help="of the group (1200)")
-    parser.add_argument("--pictures", type=positive, default=16000, help="of 151 kB (16000)")
-    parser.add_argument("--rate-mb", type=positive, default=150, help="of the disk, in MB/s (150)")
-    parser.add_argument("--busy", type=positive, default=80, help="%% of a step for reading (80)")
-    parser.add_argument("--blocks", type=positive, default=3, help="of four turns each (3)")
-    parser.add_argument("--seconds", type=positive, default=6, help="of a turn (6)")
-    parser.add_argument("--steps", type=positive, default=60, help="timed (60)")
+    parser = make_parser(__doc__, memory_mb=(1200, "of the group"))
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.inside:
-        return _run_capped(arguments, sys.argv[1:])
-    out = Output("large_input", as_json=arguments.json)
-    out.introduce()
-    os.environ[COUNT] = str(arguments.pictures)
-    return _measure(arguments, out)
+        return _run_capped(arguments.memory_mb, sys.argv[1:])
+    os.environ[COUNT] = str(_PICTURES)
+    return _measure(*begin(parser))
 
 
-def _run_capped(arguments: argparse.Namespace, given: Sequence[str]) -> int:
+def _run_capped(memory_mb: int, given: Sequence[str]) -> int:
     """Run this program again in a control group, with a cache of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="ddlplan-bench-", dir=_disk_folder()) as cache,
-        _group(arguments, Path(cache)) as files,
+        _group(memory_mb, Path(cache)) as files,
     ):
         enter = 'for file in "$@"; do [ "$file" = -- ] && break; echo $$ > "$file" || exit 125; '
         enter += 'shift; done; shift; exec "$@"'
@@ -85,12 +82,12 @@ def _disk_folder() -> Path:
 
 
 @contextlib.contextmanager
-def _group(arguments: argparse.Namespace, folder: Path) -> Iterator[list[Path]]:
+def _group(memory_mb: int, folder: Path) -> Iterator[list[Path]]:
     """Make a control group of either version; give the files that a process enters it by."""
     name = f"ddlplan-bench-{os.getpid()}"
     device = os.stat(folder).st_dev  # noqa: PTH116 - the number of the disk
     disk = f"{os.major(device)}:{os.minor(device)}"
-    memory, rate = arguments.memory_mb * 10**6, arguments.rate_mb * 10**6
+    memory, rate = memory_mb * 10**6, _RATE_MB_PER_S * 10**6
     if (_ROOT / "cgroup.controllers").is_file():
         (_ROOT / "cgroup.subtree_control").write_text("+memory +io")
         settings = {
@@ -124,32 +121,30 @@ def _group(arguments: argparse.Namespace, folder: Path) -> Iterator[list[Path]]:
 def _measure(arguments: argparse.Namespace, out: Output) -> int:
     from launch.data.decoded_pictures import DecodedPictures
 
-    decoded = DecodedPictures(Noise(arguments.pictures), threads=2)
+    decoded = DecodedPictures(Noise(_PICTURES), threads=2)
     if not decoded.is_large:
-        raise BenchError("the pictures fit into the memory: raise --pictures")
+        raise BenchError("the pictures fit into the memory: use a smaller --memory-mb")
     for start in range(0, len(decoded), _BATCH):
         decoded.fill(range(start, min(start + _BATCH, len(decoded))))
     decoded._file.sync()
     size = decoded.layout.num_bytes
     out.say(f"{len(decoded)} pictures, {size / 1e9:.2f} GB, {arguments.memory_mb} MB of memory")
     turns = iter(range(10**6))
-    pairs = list(
-        alternate(
-            lambda: _read_by_loader(decoded, arguments.seconds, next(turns)),
-            lambda: _read_directly(decoded, arguments.seconds, next(turns)),
-            blocks=arguments.blocks,
-        )
+    pairs = alternate(
+        lambda: _read_by_loader(decoded, next(turns)),
+        lambda: _read_directly(decoded, next(turns)),
+        blocks=_BLOCKS,
     )
     ours, disk = zip(*pairs, strict=True)
     disk_rate = sum(disk) / len(disk)
-    step_s = _BATCH / disk_rate / (arguments.busy / 100)
+    step_s = _BATCH / disk_rate / _BUSY
     os.environ[STEP_S] = str(step_s)
     steps = train_steps(
         Workload(use_case=_CASE),
         Plan(strategy="sequential", node_batch=_BATCH, input="cache", allocator="retain"),
         read_cpu().core_ids,
         warmup=_WARMUP_STEPS,
-        steps=arguments.steps,
+        steps=_STEPS,
     )
     waited = sum(step.input_s for step in steps) / sum(step.time_s for step in steps)
     took_s = sum(step.time_s for step in steps) / len(steps)
@@ -166,7 +161,7 @@ def _measure(arguments: argparse.Namespace, out: Output) -> int:
     )
 
 
-def _read_by_loader(decoded: Any, seconds: float, turn: int) -> float:
+def _read_by_loader(decoded: Any, turn: int) -> float:
     """Read as a training does whose steps take no time; give pictures per second."""
     from launch.data.batch import num_samples
     from launch.data.loading import load
@@ -179,13 +174,13 @@ def _read_by_loader(decoded: Any, seconds: float, turn: int) -> float:
     batches = load(decoded, iter(sampler.epoch(0)), loader_workers=0)
     for batch, _ in batches:
         count += num_samples(batch)
-        if (elapsed_s := time.perf_counter() - started) > seconds:
+        if (elapsed_s := time.perf_counter() - started) > _TURN_S:
             break
     batches.close()  # type: ignore[attr-defined] # a generator
     return count / elapsed_s
 
 
-def _read_directly(decoded: Any, seconds: float, turn: int) -> float:
+def _read_directly(decoded: Any, turn: int) -> float:
     """Read pictures in random order with many requests at once, past the page cache."""
     layout = decoded.layout
     order = list(range(len(decoded)))
@@ -202,7 +197,7 @@ def _read_directly(decoded: Any, seconds: float, turn: int) -> float:
             length = -(-(first + layout.picture_bytes - start) // _PAGE) * _PAGE
             os.preadv(descriptor, [memoryview(buffer)[:length]], start)
             count += 1
-            if time.perf_counter() - started > seconds:
+            if time.perf_counter() - started > _TURN_S:
                 break
         return count
 

@@ -8,10 +8,9 @@ as in the final of a search; then it is launched. Of a launch counts the second 
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
-from _block import Ddlplan, Output, Result, alternate, make_parser, positive, run_bench
+from _block import Ddlplan, Output, Result, alternate, begin, make_parser, run_bench
 from _launches import Launches
 from _races import alone, make_runner, race_final
 from _slow_samples import SAMPLE_S
@@ -25,32 +24,29 @@ from probes.node import probe
 from probes.timing import Interval, paired_ratio
 
 _CASE = f"{Path(__file__).with_name('_slow_samples.py')}:SlowSamples"
-_BATCH = 32
+_BATCH, _EPOCH_S = 32, 15.0
+_ROUNDS = 8
+"""Turns of each start."""
 
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, blocks=(2, "of four runs each"))
     parser.add_argument("--workers", default="0,1,2,4,8", help="loader processes (0,1,2,4,8)")
-    parser.add_argument("--blocks", type=positive, default=2, help="of four runs each (2)")
-    parser.add_argument("--rounds", type=positive, default=8, help="turns of each start (8)")
-    parser.add_argument("--seconds", type=positive, default=15, help="that an epoch takes (15)")
-    arguments = parser.parse_args()
-    out = Output("loader_workers", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     node, results = probe(quick=True), []
     for workers in map(int, arguments.workers.split(",")):
-        results.append(_compare(workers, node, arguments, out))
+        results.append(_compare(workers, node, arguments.blocks, out))
         out.show(results[-1:])
     return out.conclude(results)
 
 
-def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) -> Result:
+def _compare(workers: int, node: Hardware, blocks: int, out: Output) -> Result:
     """Record and launch in turns."""
     plan = Plan(strategy="sequential", node_batch=_BATCH, loader_workers=workers)
     with Ddlplan.in_own_folder() as ddlplan, ForkServerPool() as servers:
         expected = max(1, workers) / SAMPLE_S
-        steps = max(2, round(arguments.seconds * expected / _BATCH))
+        steps = max(2, round(_EPOCH_S * expected / _BATCH))
         (ddlplan.folder / "samples").write_text(str(steps * _BATCH))
         with alone(out):
             runner = make_runner(_CASE, ddlplan.folder, node, servers)
@@ -61,9 +57,8 @@ def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) ->
 
         def record() -> float:
             with alone(out):
-                (raced,) = race_final(
-                    runner.start, [plan], rounds=arguments.rounds, cores=node.cpu.usable_cores
-                )
+                cores = node.cpu.usable_cores
+                (raced,) = race_final(runner.start, [plan], rounds=_ROUNDS, cores=cores)
             rate = raced.throughput_samples_per_s()
             assert rate is not None
             out.say(f"{workers} loader processes: recorded {rate.median:7.1f} samples/s")
@@ -74,7 +69,7 @@ def _compare(workers: int, node: Hardware, arguments: Namespace, out: Output) ->
             out.say(f"{workers} loader processes: launched {rate:7.1f} samples/s")
             return rate
 
-        pairs = list(alternate(record, launch, blocks=arguments.blocks))
+        pairs = alternate(record, launch, blocks=blocks)
     return Result(
         f"{workers} loader processes, recorded / launched rate",
         paired_ratio(pairs),

@@ -6,7 +6,6 @@ knows, and random plans: a dozen steps each, one plan after the other, with nois
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from pathlib import Path
 
 import numpy as np
@@ -21,30 +20,26 @@ from planner.trials.result import Outcome, Role, TrialResult
 from probes.timing import Measurement
 
 _SEED = 1
-_STEPS = 12
+_PLANS, _STEPS = 250, 12
 _NAMES = {1: "8-cores", 2: "64-cores", 3: "4-gpus"}
 
 
 def main() -> None:
     """Write one file for each machine."""
-    parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--plans", type=int, default=250, help="of each machine (250)")
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "grids")
-    arguments = parser.parse_args()
     for number, name in _NAMES.items():
         world = World(MACHINES[number], _SEED, budget_s=600)
-        path = arguments.folder / f"synthetic-{name}.json"
-        write_grid(make_grid(world, arguments.plans), path)
+        path = Path(__file__).parent / "grids" / f"synthetic-{name}.json"
+        write_grid(make_grid(world), path)
         print(f"{path}: {path.stat().st_size} bytes")
 
 
-def make_grid(world: World, count: int) -> Grid:
+def make_grid(world: World) -> Grid:
     """Run plans on an imagined machine, one after the other."""
     space = PlanSpace(strategy_names(), world.case, world.node)
     noise = Noise(_SEED, dependence=0.6)
     now_s = 0.0
     results = []
-    for drawn in _choose(world, space, count):
+    for drawn in _choose(world, space):
         plan = drawn.plan
         step_s = world.sample_s(plan) * plan.node_batch
         started_s = now_s
@@ -79,7 +74,7 @@ def make_grid(world: World, count: int) -> Grid:
     )
 
 
-def _choose(world: World, space: PlanSpace, count: int) -> list[DrawnPlan]:
+def _choose(world: World, space: PlanSpace) -> list[DrawnPlan]:
     """Choose guesses, what lies on the way to the best plan, and random plans."""
     generator = np.random.default_rng(_SEED)
     chosen = {guess.plan: guess for guess in space.guesses}
@@ -91,7 +86,7 @@ def _choose(world: World, space: PlanSpace, count: int) -> list[DrawnPlan]:
             chosen[drawn.plan] = drawn
     for guess in space.guesses:
         here = guess
-        while len(chosen) < count * 0.7:
+        while len(chosen) < _PLANS * 0.7:
             nearby = space.neighbours(here)
             generator.shuffle(nearby)
             chosen |= {other.plan: other for other in nearby[:8]}
@@ -99,7 +94,7 @@ def _choose(world: World, space: PlanSpace, count: int) -> list[DrawnPlan]:
             if world.sample_s(best.plan) >= world.sample_s(here.plan):
                 break
             chosen[best.plan] = here = best
-    while len(chosen) < count:
+    while len(chosen) < _PLANS:
         drawn = space.draw_randomly(generator)
         if drawn is not None:
             chosen[drawn.plan] = drawn

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
 from _worlds import MACHINES, World
 
 from launch.plan import Plan, Setting
@@ -33,26 +33,20 @@ from planner.tuning.tune_request import TuneRequest
 from probes.timing import Interval, Measurement
 
 _TURNS = 12
-_STUDIES = 40
-_PER_SEARCH = 20
+_TRIALS, _STUDIES, _PLANS = 10_000, 40, 500
 _SOFTWARE = {"python": "3.11.7", "torch": "2.15.0", "ddlplan": "0.1.0"}
 _LIMIT_S = 1.0
 
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--trials", type=positive, default=10_000, help="in the database (10000)")
-    parser.add_argument("--runs", type=positive, default=5, help="of each (5)")
-    arguments = parser.parse_args()
-    out = Output("many_trials", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(make_parser(__doc__, runs=(5, "of each")))
     with Ddlplan.in_own_folder() as ddlplan:
         world = World(MACHINES[0], 0)
-        study = _fill(ddlplan.database, world, arguments.trials)
+        study = _fill(ddlplan.database, world)
         results = [
             Result(
-                f"ddlplan plans list, {arguments.trials // _PER_SEARCH} plans",
+                f"ddlplan plans list, {_PLANS} plans",
                 _repeat(lambda: _list_plans(ddlplan), arguments.runs),
                 "s",
                 high=_LIMIT_S,
@@ -100,11 +94,11 @@ def _begin(database: Path, world: World, study: Study, fresh: bool) -> None:
             raise BenchError("the search proposed nothing")
 
 
-def _fill(database: Path, world: World, trials: int) -> Study:
+def _fill(database: Path, world: World) -> Study:
     """Store studies of one machine and some use cases, each with as many trials and their plans."""
     space = PlanSpace(strategy_names(), world.case, world.node)
     draw = np.random.default_rng(0)
-    each = trials // _STUDIES
+    each = _TRIALS // _STUDIES
     with Store.open(str(database)) as store:
         store.machines.save_probe(world.node)
         studies = [
@@ -129,7 +123,7 @@ def _fill(database: Path, world: World, trials: int) -> Study:
                 results.append(_result(drawn.plan, dict(drawn.parameters), step_s, draw))
         for result in results:
             store.studies.add_trial(ids[0], result)
-        for number in range(max(1, trials // _PER_SEARCH)):
+        for number in range(_PLANS):
             store.plans.save(_stored(studies[number % _STUDIES], results[number % each]))
         store.plans.end_without_plan(ids[0])
     # One write for each trial, as a search does it, would take minutes here.

@@ -16,15 +16,15 @@ import os
 import random
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import torch
-from _block import BenchError, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Result, begin, make_parser, run_bench
 from _prepared_case import load_prepared
 from safetensors.torch import load_file
 from torch import Tensor
@@ -54,6 +54,9 @@ BENCH = Path(__file__).parent
 ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
 STILL = f"{BENCH / '_still_case.py'}:Still"
 SHARES = (32, 8, 24, 4)
+_CASE, _STEPS, _SAMPLES = "mnist_cnn", (50, 200, 800), 3000
+"""What is trained, the steps before each brute force, and its single samples."""
+
 _FACTOR = 1.3
 _MOST_COST = 0.005
 _LIMIT_S = 600.0
@@ -72,34 +75,21 @@ _LARGE_BATCH = 500
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", default="mnist_cnn", help="a built-in one (mnist_cnn)")
-    parser.add_argument("--samples", type=positive, default=3000, help="single ones (3000)")
-    parser.add_argument(
-        "--steps", type=positive, nargs="*", default=[50, 200, 800], help="before each (50 ...)"
-    )
-    parser.add_argument("--seconds", type=float, default=60.0, help="of a launch for its cost (60)")
+    parser = make_parser(__doc__, seconds=(60, "of a launch for its cost"))
     parser.add_argument("--only", choices=("accuracy", "cost"), help="only a part")
-    arguments = parser.parse_args()
+    arguments, out = begin(parser)
     os.environ["PYTHONPATH"] = str(BENCH)
-    out = Output("noise_scale", as_json=arguments.json)
-    out.introduce()
-    results: list[Result] = []
-    parts = []
+    parts: list[Iterator[Result]] = []
     if arguments.only != "cost":
-        parts += [_in_one_process(arguments), _launched(arguments)]
+        parts += [_in_one_process(), _launched()]
     if arguments.only != "accuracy":
-        parts += [_costs(arguments)]
-    for part in parts:
-        for result in part:
-            out.show([result])
-            results.append(result)
-    return out.conclude(results)
+        parts.append(_costs(arguments.seconds))
+    return out.conclude(out.show_each(chain.from_iterable(parts)))
 
 
-def _in_one_process(arguments: Namespace) -> Iterator[Result]:
+def _in_one_process() -> Iterator[Result]:
     """Train with unequal shares of each batch, and stand still now and then for brute force."""
-    case = load_prepared(arguments.use_case)
+    case = load_prepared(_CASE)
     data = case.dataset(None, train=True)
     torch.manual_seed(_SEED)
     model = case.model()
@@ -108,7 +98,7 @@ def _in_one_process(arguments: Namespace) -> Iterator[Result]:
     running = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
     shares = ", ".join(map(str, SHARES))
     done = 0
-    for steps in sorted(arguments.steps):
+    for steps in _STEPS:
         for _ in range(steps - done):
             _measure_step(case, model, data, next(batches), running)
             optimizer.step()
@@ -116,7 +106,7 @@ def _in_one_process(arguments: Namespace) -> Iterator[Result]:
         still = NoiseMeter(model, is_first=True, cost_limit=_EVERY_STEP)
         for _ in range(_STILL_STEPS):
             _measure_step(case, model, data, next(batches), still)
-        truth = brute_force(case, model, data, arguments.samples)
+        truth = brute_force(case, model, data)
         yield from _compared(f"shares {shares}, weights of step {steps}", still.value(), truth)
         while_training = running.value()
         if while_training is not None and while_training.scale is not None:
@@ -140,9 +130,9 @@ def _measure_step(
         meter.add_average(p.grad for p in model.parameters() if p.grad is not None)
 
 
-def _launched(arguments: Namespace) -> Iterator[Result]:
+def _launched() -> Iterator[Result]:
     """Train as a launch does, one epoch, with each way to have parts on one node."""
-    case = load_prepared(arguments.use_case)
+    case = load_prepared(_CASE)
     data = case.dataset(None, train=True)
     cores = read_cpu().usable_cores
     batch = case.default_batch
@@ -160,15 +150,15 @@ def _launched(arguments: Namespace) -> Iterator[Result]:
     with ForkServer() as server, tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
         for kind, plan in plans.items():
             weights = Path(name, kind)
-            noise, steps = _train(server, arguments.use_case, plan, weights, COST_LIMIT)
+            noise, steps = _train(server, _CASE, plan, weights, COST_LIMIT)
             model = case.model()
             model.load_state_dict(load_file(weights))
             model.eval()
-            truth = brute_force(case, model, data, arguments.samples)
+            truth = brute_force(case, model, data)
             yield from _compared(f"{kind}, launched, smoothed until step {steps}", noise, truth)
             if noise is not None:
                 yield Result(f"{kind}: steps for each measurement", steps / noise.measurements)
-            still = spell_name(STILL, (("case", arguments.use_case), ("weights", str(weights))))
+            still = spell_name(STILL, (("case", _CASE), ("weights", str(weights))))
             noise, _ = _train(server, still, plan, weights, _EVERY_STEP)
             yield from _compared(f"{kind}, launched, weights of step {steps}", noise, truth)
 
@@ -195,14 +185,13 @@ def _train(
     return noise, steps
 
 
-def brute_force(case: UseCase, model: torch.nn.Module, data: Any, samples: int) -> float:
+def brute_force(case: UseCase, model: torch.nn.Module, data: Any) -> float:
     """Give the noise scale at the model's present weights.
 
     Args:
         case: What is trained.
         model: With these weights.
-        data: All samples, whose mean gradient is computed.
-        samples: How many of them are looked at one by one.
+        data: All samples, whose mean gradient is computed; some are also looked at one by one.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     mean = [torch.zeros_like(p, dtype=torch.float64) for p in parameters]
@@ -210,7 +199,7 @@ def brute_force(case: UseCase, model: torch.nn.Module, data: Any, samples: int) 
         batch = range(start, min(start + _LARGE_BATCH, len(data)))
         for one, gradient in zip(mean, _gradients(case, model, data, batch), strict=True):
             one += gradient * (len(batch) / len(data))
-    chosen = random.Random(_SEED).sample(range(len(data)), min(samples, len(data)))
+    chosen = random.Random(_SEED).sample(range(len(data)), min(_SAMPLES, len(data)))
     squares = sum(_square_sum(_gradients(case, model, data, [index])) for index in chosen)
     variance = squares / len(chosen) - _square_sum(mean)
     square = _square_sum(mean) - variance / len(data)  # the mean of so many is off by this much
@@ -262,19 +251,19 @@ def _drawn(samples: int, batch: int) -> Iterator[Sequence[int]]:
         yield from (order[at : at + batch] for at in range(0, samples - batch + 1, batch))
 
 
-def _costs(arguments: Namespace) -> Iterator[Result]:
+def _costs(seconds: float) -> Iterator[Result]:
     """Say what measuring costs launches: of two processes, and of micro-batches."""
-    batch = 2 * resolve(arguments.use_case).load().default_batch
+    batch = 2 * resolve(_CASE).load().default_batch
     cores = read_cpu().usable_cores
     pair = Plan(strategy="processes", processes=cores, replicas=cores, node_batch=batch)
     parts = Plan(strategy="threads", threads_per_process=cores, node_batch=batch, micro_batches=4)
     alexnet = replace(pair, node_batch=8 * cores)
     for name, use_case, plan in (
-        (f"{arguments.use_case}, processes", arguments.use_case, pair),
-        (f"{arguments.use_case}, micro-batches", arguments.use_case, parts),
+        (f"{_CASE}, processes", _CASE, pair),
+        (f"{_CASE}, micro-batches", _CASE, parts),
         ("AlexNet, processes", ALEXNET, alexnet),
     ):
-        yield from _cost(name, use_case, plan, arguments.seconds)
+        yield from _cost(name, use_case, plan, seconds)
 
 
 def _cost(name: str, use_case: str, plan: Plan, seconds: float) -> Iterator[Result]:

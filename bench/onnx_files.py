@@ -11,11 +11,12 @@ import math
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
-from _block import Output, Result, make_parser, run_bench
+from _block import Output, Result, begin, make_parser, run_bench
 from _prepared_case import load_prepared
 from PIL import Image
 
@@ -31,21 +32,13 @@ _PHOTOS = 6
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", help="this one only (all)")
-    arguments = parser.parse_args()
-    out = Output("onnx_files", as_json=arguments.json)
-    out.introduce()
-    names = [arguments.use_case] if arguments.use_case else use_case_names()
-    results: list[Result] = []
+    _, out = begin(make_parser(__doc__))
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
         photos, file = Path(folder, "photos"), Path(folder, "model.onnx")
         _write_photos(photos)
         check_target(file)
-        for name in names:
-            for result in _export(name, photos, file, out):
-                out.show([result])
-                results.append(result)
+        exported = (_export(name, photos, file, out) for name in use_case_names())
+        results = out.show_each(chain.from_iterable(exported))
     out.say()
     return out.conclude(results)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import psutil
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _hosts import Cluster
 from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import Turn
@@ -24,6 +24,7 @@ from testbed.bed import Testbed, TestHost
 
 from planner.cluster.prediction import predict
 
+_ROUNDS, _TURN_S = 2, 20.0
 _KINDS = {"worker": "launch.workers.fork_server", "rank": "launch.rank"}
 """Words of their command lines."""
 
@@ -40,15 +41,10 @@ class Step:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, batch=(96, "of both hosts together"))
     parser.add_argument("--part", type=float, default=0.25, help="of a core, of host 2 (0.25)")
     parser.add_argument("--rate", default=None, help="of the links, such as 1gbit (no limit)")
-    parser.add_argument("--batch", type=positive, default=96, help="of both hosts together (96)")
-    parser.add_argument("--rounds", type=positive, default=2, help="of turns (2)")
-    parser.add_argument("--seconds", type=positive, default=20, help="that a turn takes (20)")
-    arguments = parser.parse_args()
-    out = Output("processors", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     quotas = (None, None if arguments.part == 1 else arguments.part)
     with Testbed(2, cores=["0", "1"], quotas=quotas, rate=arguments.rate) as bed:
         results = _measure(Cluster(bed), arguments)
@@ -56,21 +52,20 @@ def main() -> int:
 
 
 def _measure(cluster: Cluster, arguments: Namespace) -> list[Result]:
-    rounds, seconds = int(arguments.rounds), float(arguments.seconds)
     batch, parts = int(arguments.batch), (1.0, float(arguments.part))
     hosts = cluster.bed.hosts
     tuned = {
         host: round(batch * part / sum(parts)) for host, part in zip(hosts, parts, strict=True)
     }
     with cluster.turn(each_alone(tuned)) as alone:
-        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=1, seconds=seconds)
+        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=1, seconds=_TURN_S)
     exchange = measure_exchange(cluster, hosts)
     predicted = predict(nodes, exchange, GRADIENT_BYTES, batch)
     shares = dict(zip(hosts, predicted.batches, strict=True))
     with ExitStack() as stack:
         jobs = [each_alone(shares), [together(shares)]]
         turns = [stack.enter_context(cluster.turn(job)) for job in jobs]
-        found = [[_take(turn, hosts, seconds) for turn in turns] for _ in range(rounds)]
+        found = [[_take(turn, hosts) for turn in turns] for _ in range(_ROUNDS)]
     step = Result("step together as predicted", predicted.step_s, "s")
     return [step] + [
         result
@@ -79,10 +74,10 @@ def _measure(cluster: Cluster, arguments: Namespace) -> list[Result]:
     ]
 
 
-def _take(turn: Turn, hosts: Sequence[TestHost], seconds: float) -> list[Step]:
+def _take(turn: Turn, hosts: Sequence[TestHost]) -> list[Step]:
     """Let trainings go on, one job of all hosts or one of each; give the step of each host."""
     before, began_s = [_used_s(host) for host in hosts], time.monotonic()
-    times = turn.take(seconds)
+    times = turn.take(_TURN_S)
     took_s = time.monotonic() - began_s
     steps = []
     for place, host in enumerate(hosts):

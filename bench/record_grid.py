@@ -52,7 +52,7 @@ them alone, these were the fastest of all."""
 def main() -> None:
     """Record, and write after each plan what there is."""
     arguments = _parse()
-    workload = make_workload(arguments.use_case, data=arguments.data, seed=0)
+    workload = make_workload(arguments.use_case, seed=0)
     node = probe(quick=True)
     alone = timing_alone(Occupant.of_this_process(), waits=True, on_wait=print, on_trouble=print)
     with alone, ForkServerPool() as servers:
@@ -92,7 +92,6 @@ def _parse() -> Namespace:
     parser = ArgumentParser(description="Record a grid of plans.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--use-case", required=True)
-    parser.add_argument("--data", type=Path)
     parser.add_argument("--plans", type=int, default=150)
     parser.add_argument("--steps", type=int, default=12, help="of each plan that count (12)")
     parser.add_argument("--batches", default="", help="to choose from, such as 32,64,128")

@@ -35,7 +35,7 @@ from probes.node import probe
 
 SCRIPT = Path(__file__).with_name("step_scripts") / "alexnet.py"
 WORDS = (sys.executable, str(SCRIPT), "--batch-size", "{batch}", "--workers", "{workers}")
-_LAUNCH_PARTS = 4
+_SAMPLES, _LAUNCH_PARTS = 384, 4
 """A launch trains so many times the samples of a point, as its rate is measured once."""
 
 _LIMIT_S = 1800.0
@@ -62,7 +62,7 @@ class Point:
             str(plan.options.get(WAIT_POLICY, "default")),
         )
 
-    def rate(self, node: Hardware, samples: int) -> float:
+    def rate(self, node: Hardware) -> float:
         """Run the script so; give the samples per second that it has timed by itself."""
         options: dict[str, Setting] = {"batch": self.batch}
         if self.waiting != "default":
@@ -75,7 +75,7 @@ class Point:
             allocator=self.allocator,
             options=options,
         )
-        program = Program(arguments=(*WORDS, "--samples", str(samples)))
+        program = Program(arguments=(*WORDS, "--samples", str(_SAMPLES)))
         start = make_start(program, plan, node)
         cores = start.cores or sorted(os.sched_getaffinity(0))
         command = ["taskset", "--cpu-list", ",".join(map(str, cores)), *start.command]
@@ -88,7 +88,7 @@ def main() -> None:
     node = probe(quick=True)
     batches = [int(batch) for batch in arguments.batches.split(",")]
     workers = [int(count) for count in arguments.workers.split(",")]
-    words = [*WORDS, "--samples", str(_LAUNCH_PARTS * arguments.samples)]
+    words = [*WORDS, "--samples", str(_LAUNCH_PARTS * _SAMPLES)]
     began = time.monotonic()
     stored, found = _tune(arguments, words)
     print(f"tune took {format_duration(time.monotonic() - began)}: {found}, stored {stored:.1f}/s")
@@ -103,7 +103,7 @@ def main() -> None:
         for number in range(arguments.rounds):
             order.shuffle(points)
             for point in points:
-                rates[point].append(point.rate(node, arguments.samples))
+                rates[point].append(point.rate(node))
                 print(f"round {number + 1}: {point} {rates[point][-1]:.1f}/s", flush=True)
     best = max(rates, key=lambda point: median(rates[point]))
     behind = 100 * (1 - median(rates[found]) / median(rates[best]))
@@ -118,7 +118,7 @@ def main() -> None:
 def _tune(arguments: Namespace, words: list[str]) -> tuple[float, Point]:
     """Tune by the command; give the stored rate and the point of the plan."""
     choices = (f"batch={arguments.batches}", f"workers={arguments.workers}")
-    limits = ["--budget", arguments.budget, *(w for one in choices for w in ("--choices", one))]
+    limits = ["--budget", "3m", *(w for one in choices for w in ("--choices", one))]
     command = ["tune", *limits, "--db", arguments.db, "--fresh", "--json", "--", *words]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "planner", *command],
@@ -149,10 +149,8 @@ def _own_rate(command: list[str], environment: dict[str, str]) -> float:
 def _parse() -> Namespace:
     parser = ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--db", required=True, help="database for the search")
-    parser.add_argument("--budget", default="3m", help="of the search")
     parser.add_argument("--batches", default="32,64,128", help="the first one is the script's own")
     parser.add_argument("--workers", default="0,1,2", help="likewise")
-    parser.add_argument("--samples", type=int, default=384, help="that a point trains")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each point")
     return parser.parse_args()
 

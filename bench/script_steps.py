@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
-from _block import BenchError, Output, Result, make_parser, mean_difference, positive, run_bench
+from _block import BenchError, Result, begin, make_parser, mean_difference, run_bench
 
 from launch.errors import ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
@@ -62,19 +62,10 @@ KINDS = (
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "--blocks", type=positive, default=20, help="of ten steps, for each script (20)"
-    )
-    parser.add_argument("--only", help="name of one kind")
-    arguments = parser.parse_args()
-    out = Output("script_steps", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(make_parser(__doc__, blocks=(20, "of ten steps, for each script")))
     node = probe(quick=True)
     results: list[Result] = []
     for kind in KINDS:
-        if arguments.only not in (None, kind.name):
-            continue
         if kind.library is not None:
             try:
                 out.say(f"{kind.library} {version(kind.library)}")

@@ -21,10 +21,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 
 import numpy as np
 import optuna
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Output, Result, begin, make_parser, run_bench
 from _curve import Curve
 from _imagined_tuning import tune
-from _worlds import MACHINES, Machine, Noise, RecordedNoise, World, exact
+from _worlds import MACHINES, Machine, Noise, RecordedNoise, World
 from optuna.trial import TrialState
 
 from launch.errors import InvalidPlanError
@@ -43,7 +43,6 @@ _MARKS = (60, 120, 180, 300, 600)
 Disturbance = Callable[[float, float], float]
 
 NOISES: dict[str, Callable[[int], Disturbance]] = {
-    "none": lambda _: exact,
     "independent": lambda seed: Noise(seed).factor,
     "dependent": lambda seed: Noise(seed, dependence=0.6).factor,
     "recorded": lambda seed: RecordedNoise(seed).factor,
@@ -291,18 +290,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 def main() -> int:
     """Measure and show."""
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-    parser = make_parser(__doc__)
-    parser.add_argument(
-        "--samplers", default="tune,ours,tpe,random", help="also gp, which needs scipy"
+    parser = make_parser(
+        __doc__,
+        worlds=(10, "of each machine"),
+        seeds=(2, "searches in each world"),
+        budget=(180, "seconds of a search"),
     )
-    parser.add_argument("--noises", default="independent,dependent,recorded", help="also none")
-    parser.add_argument("--machines", default="0,1,2,3", help="numbers of the kinds (0,1,2,3)")
-    parser.add_argument("--worlds", type=positive, default=10, help="of each machine (10)")
-    parser.add_argument("--seeds", type=positive, default=2, help="searches in each world (2)")
-    parser.add_argument("--budget", type=positive, default=180, help="seconds of a search (180)")
-    arguments = parser.parse_args()
-    out = Output("search", as_json=arguments.json)
-    out.introduce()
+    add = parser.add_argument
+    add("--samplers", default="tune,ours,tpe,random", help="also gp, which needs scipy")
+    add("--noises", default="independent,dependent,recorded", help="of steps (all)")
+    add("--machines", default="0,1,2,3", help="numbers of the kinds (0,1,2,3)")
+    arguments, out = begin(parser)
     results: list[Result] = []
     for number in map(int, arguments.machines.split(",")):
         results += _on_machine(MACHINES[number], arguments, out)

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +23,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 import psutil
-from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
 from _service_load import Address, Readers, StandInSearch
 
 from launch.plan import Plan
@@ -38,6 +37,9 @@ from probes.timing import Measurement, paired_ratio
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/planner/service/pages"))
 from imagined_lab import FULL, fill
+
+_REPEATS, _READERS, _TURN_S = 30, 50, 8.0
+"""Of each page, beside the search, and of its turn."""
 
 _MOST_S, _MOST_BYTES, _MOST_LOSS = 0.15, 200_000, 0.01
 _NUMBERS = {
@@ -57,29 +59,19 @@ _QUERIES = {
 
 def main() -> int:
     """Measure and show."""
-    options = _parse()
-    out = Output("service", as_json=options.json)
-    out.introduce()
+    parser = make_parser(__doc__, rounds=(20, "of two turns"))
+    parser.add_argument("--no-readers", action="store_true", help="only time the pages")
+    arguments, out = begin(parser)
     with Ddlplan.in_own_folder() as ddlplan:
         _fill(ddlplan.database, out)
         with _serving(ddlplan) as (address, server):
-            results = _time_pages(address, options.repeats)
+            results = _time_pages(address)
             out.show(results)
-            if not options.no_readers:
-                more = _read_beside_search(ddlplan, address, server, options)
+            if not arguments.no_readers:
+                more = _read_beside_search(ddlplan, address, server, arguments.rounds)
                 out.show(more)
                 results += more
     return out.conclude(results)
-
-
-def _parse() -> Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--repeats", type=positive, default=30, help="of each page (30)")
-    parser.add_argument("--readers", type=positive, default=50, help="that follow pages (50)")
-    parser.add_argument("--rounds", type=positive, default=20, help="of two turns (20)")
-    parser.add_argument("--seconds", type=positive, default=8, help="of a turn (8)")
-    parser.add_argument("--no-readers", action="store_true", help="only time the pages")
-    return parser.parse_args()
 
 
 def _fill(db: Path, out: Output) -> None:
@@ -124,7 +116,7 @@ def _serving(ddlplan: Ddlplan) -> Iterator[tuple[Address, psutil.Process]]:
         process.wait()
 
 
-def _time_pages(address: Address, repeats: int) -> list[Result]:
+def _time_pages(address: Address) -> list[Result]:
     """Ask for every page, with other numbers in its address each time."""
     chosen = random.Random(0)
     parts = urlsplit(address.url)
@@ -133,7 +125,7 @@ def _time_pages(address: Address, repeats: int) -> list[Result]:
     for path in PAGES:
         times_s: list[float] = []
         sizes: list[int] = []
-        for number in range(repeats + 2):
+        for number in range(_REPEATS + 2):
             there = path.replace("{id}", str(chosen.randint(1, _NUMBERS.get(path, 1))))
             queries = _QUERIES.get(path, [""])
             began_s = time.perf_counter()
@@ -160,7 +152,7 @@ def _time_pages(address: Address, repeats: int) -> list[Result]:
 
 
 def _read_beside_search(
-    ddlplan: Ddlplan, address: Address, server: psutil.Process, options: Namespace
+    ddlplan: Ddlplan, address: Address, server: psutil.Process, rounds: int
 ) -> list[Result]:
     """Let a search run in turns with readers and without.
 
@@ -178,15 +170,15 @@ def _read_beside_search(
         db, cores=cores, job_id=job_id, study_id=study_id, trial=trial
     ) as search:
         search.wait_for_steps()
-        for number in range(options.rounds):
+        for number in range(rounds):
             rates: dict[bool, float] = {}
             for is_read in (True, False) if number % 2 else (False, True):
                 if not is_read:
-                    rates[is_read] = search.rate(options.seconds)
+                    rates[is_read] = search.rate(_TURN_S)
                     continue
-                with readers.reading(address, pages, options.readers):
+                with readers.reading(address, pages, _READERS):
                     before, began_s = _cpu_s(server), time.monotonic()
-                    rates[is_read] = search.rate(options.seconds)
+                    rates[is_read] = search.rate(_TURN_S)
                     server_s += _cpu_s(server) - before
                     read_s += time.monotonic() - began_s
             pairs.append((rates[False], rates[True]))
@@ -194,7 +186,7 @@ def _read_beside_search(
         mean_s, slowest_s = search.write_us.value / writes / 1e6, search.slowest_us.value / 1e6
     return [
         Result(
-            f"speed of a search without / with {options.readers} readers",
+            f"speed of a search without / with {_READERS} readers",
             paired_ratio(pairs),
             high=1 / (1 - _MOST_LOSS),
         ),

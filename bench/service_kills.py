@@ -16,7 +16,6 @@ What is trained is small, so that a search takes some seconds: it is the bookkee
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -29,13 +28,15 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from _block import BenchError, Ddlplan, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
 from _killed_service import END_LIMIT_S, POLL_S, Service, wait
 
 from planner.api import jobs
 from planner.records.job_record import JobRecord, JobState
 
-_TRUE_WITHIN_S = 10.0
+_TRUE_WITHIN_S, _LATEST_S = 10.0, 12.0
+"""And the latest moment of a kill."""
+
 _VICTIMS = ("server", "supervisor", "tuner", "training")
 
 
@@ -59,17 +60,14 @@ class Round:
         service: The server.
         victim: What is killed.
         dice: Draws the moment.
-        longest_s: Latest moment.
     """
 
-    def __init__(
-        self, service: Service, victim: str, dice: random.Random, longest_s: float
-    ) -> None:
+    def __init__(self, service: Service, victim: str, dice: random.Random) -> None:
         self._service = service
         self._victim = victim
         kinds = {"tuner": "tune", "training": "launch"}
         self._kind = kinds.get(victim) or dice.choice(["tune", "launch"])
-        self._after_s = dice.uniform(0, longest_s)
+        self._after_s = dice.uniform(0, _LATEST_S)
         self._numbers: list[int | None] = []
 
     def run(self, tally: Tally) -> None:
@@ -195,11 +193,8 @@ def check_database(db: str) -> list[str]:
 
 def main() -> int:
     """Kill, check, and show."""
-    arguments = _parse()
-    out = Output("service_kills", as_json=arguments.json)
-    out.introduce()
-    # Moments to choose by chance, not secrets.
-    dice = random.Random(arguments.seed)
+    arguments, out = begin(make_parser(__doc__, kills=(20, "how many")))
+    dice = random.Random(0)
     tallies = {victim: Tally() for victim in _VICTIMS}
     with Ddlplan.in_own_folder() as ddlplan:
         service = Service(ddlplan)
@@ -215,10 +210,10 @@ def main() -> int:
                 check=True,
             )
             for number in range(arguments.kills):
-                victim = arguments.victims[number % len(arguments.victims)]
+                victim = _VICTIMS[number % len(_VICTIMS)]
                 tally = tallies[victim]
                 seen = len(tally.faults)
-                Round(service, victim, dice, arguments.longest).run(tally)
+                Round(service, victim, dice).run(tally)
                 verdict = "; ".join(tally.faults[seen:]) or "ok"
                 out.say(f"kill {number + 1} of {arguments.kills}, {victim}: {verdict}")
         except subprocess.CalledProcessError as error:
@@ -246,17 +241,6 @@ def main() -> int:
         out.say(f"fault: {fault}")
     kills = sum(tally.kills for tally in tallies.values())
     return out.conclude([Result(f"faults after {kills} kills", len(faults), high=0)])
-
-
-def _parse() -> argparse.Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--kills", type=positive, default=20, help="how many (20)")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments (0)")
-    parser.add_argument(
-        "--victims", nargs="+", choices=_VICTIMS, default=_VICTIMS, help="what is killed (all)"
-    )
-    parser.add_argument("--longest", type=float, default=12.0, help="latest moment, in s (12)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 from argparse import Namespace
 from contextlib import ExitStack
 
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _hosts import Cluster
 from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
 from _turns import take_turns
@@ -25,18 +25,17 @@ _REQUIRED = {2: 1.45, 4: 2.35}
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
+    parser = make_parser(
+        __doc__,
+        batch=(128, "of both hosts together"),
+        rounds=(6, "of turns"),
+        seconds=(12, "that a turn takes"),
+    )
     parser.add_argument("--ratios", default="2,4", help="of the speeds (2,4)")
-    parser.add_argument("--rate", default=None, help="of the links, such as 1gbit (no limit)")
-    parser.add_argument("--batch", type=positive, default=128, help="of both hosts together (128)")
     parser.add_argument("--only-sum", action="store_true", help="leave equal shares out")
-    parser.add_argument("--rounds", type=positive, default=6, help="of turns (6)")
-    parser.add_argument("--seconds", type=positive, default=12, help="that a turn takes (12)")
-    arguments = parser.parse_args()
-    out = Output("shares", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     results: list[Result] = []
-    with Testbed(2, cores=["0", "1"], rate=arguments.rate) as bed:
+    with Testbed(2, cores=["0", "1"]) as bed:
         for ratio in map(int, arguments.ratios.split(",")):
             bed.set_quota(bed.hosts[1], 1 / ratio)
             found = _compare(Cluster(bed), ratio, arguments)

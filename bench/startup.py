@@ -10,16 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from _block import (
-    BenchError,
-    Ddlplan,
-    Output,
-    Result,
-    make_parser,
-    mean_difference,
-    positive,
-    run_bench,
-)
+from _block import BenchError, Ddlplan, Result, begin, make_parser, mean_difference, run_bench
 
 from probes.timing import Measurement
 
@@ -35,11 +26,7 @@ _FLOORS = {
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--runs", type=positive, default=20, help="of each command (20)")
-    arguments = parser.parse_args()
-    out = Output("startup", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(make_parser(__doc__, runs=(20, "of each command")))
     with Ddlplan.in_own_folder() as ddlplan:
         _store_plans(ddlplan)
         [program, *_] = ddlplan.command()

@@ -20,9 +20,7 @@ asked.
 
 from __future__ import annotations
 
-from argparse import Namespace
-
-from _block import Output, Result, make_parser, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _damaged_databases import damage_databases
 from _killed_searches import kill_searches
 from _power_cuts import cut_power
@@ -30,30 +28,19 @@ from _power_cuts import cut_power
 
 def main() -> int:
     """Run the parts that are asked for."""
-    arguments = _parse()
-    out = Output("store_faults", as_json=arguments.json)
-    out.introduce()
+    parser = make_parser(__doc__)
+    parser.add_argument("--kills", type=int, default=500, help="of a search (500)")
+    parser.add_argument("--power", type=int, default=2000, help="cuts of the power (2000)")
+    parser.add_argument("--damaged", type=int, default=20_000, help="databases (20000)")
+    arguments, out = begin(parser)
     parts = {"kills": kill_searches, "power": cut_power, "damaged": damage_databases}
-    wanted = {name: getattr(arguments, name) for name in parts}
     results: list[Result] = []
     for name, part in parts.items():
-        if wanted[name]:
-            found = part(wanted[name], arguments, out)
+        if count := getattr(arguments, name):
+            found = part(count, out)
             out.show(found)
             results += found
     return out.conclude(results)
-
-
-def _parse() -> Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--kills", type=int, default=500, help="of a search (500)")
-    parser.add_argument("--latest-s", type=float, default=2.0, help="latest moment, in s (2)")
-    parser.add_argument("--power", type=int, default=2000, help="cuts of the power (2000)")
-    parser.add_argument("--transactions", type=int, default=150, help="that are cut (150)")
-    parser.add_argument("--damaged", type=int, default=20_000, help="databases (20000)")
-    parser.add_argument("--processes", type=int, default=2, help="that try them (2)")
-    parser.add_argument("--seed", type=int, default=0, help="of everything (0)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import struct
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,13 +27,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planner"))
 
-from _block import BenchError, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from postgres_server import PostgresServer, find_obstacle
 from store_cases import STUDY, trial
 
 from planner.store import Store
 from planner.store.inspection import check_database
 
+_WRITERS, _TRIALS = 32, 200
 _TOLD = struct.Struct("qd")
 """What a writer says of a trial: its id, and how long storing it took."""
 
@@ -55,13 +55,13 @@ class Writer:
 
 def main() -> int:
     """Load each kind of store."""
-    arguments = _parse()
-    out = Output("store_load", as_json=arguments.json)
-    out.introduce()
+    parser = make_parser(__doc__)
+    parser.add_argument("--kinds", default="SQLite,PostgreSQL", help="of stores, both by default")
+    arguments, out = begin(parser)
     results: list[Result] = []
     for kind in arguments.kinds.split(","):
         with _empty_store(kind) as url:
-            found = _load(kind, url, arguments, out)
+            found = _load(kind, url, out)
         out.show(found)
         results += found
     return out.conclude(results)
@@ -81,16 +81,16 @@ def _empty_store(kind: str) -> Iterator[str]:
         yield server.make_database()
 
 
-def _load(kind: str, url: str, arguments: Namespace, out: Output) -> list[Result]:
-    chance = random.Random(arguments.seed)
+def _load(kind: str, url: str, out: Output) -> list[Result]:
+    chance = random.Random(0)
     gate = fork.Event()
     writers = []
-    for number in range(arguments.writers):
+    for number in range(_WRITERS):
         reading, writing = os.pipe()
-        process = fork.Process(target=_write, args=(url, number, arguments.trials, gate, writing))
+        process = fork.Process(target=_write, args=(url, number, gate, writing))
         process.start()
         os.close(writing)
-        dies_after = chance.randrange(1, arguments.trials) if number % 4 == 0 else None
+        dies_after = chance.randrange(1, _TRIALS) if number % 4 == 0 else None
         writers.append(Writer(process, reading, dies_after))
     began = time.monotonic()
     gate.set()
@@ -113,11 +113,11 @@ def _load(kind: str, url: str, arguments: Namespace, out: Output) -> list[Result
     ]
 
 
-def _write(url: str, number: int, count: int, gate: Event, pipe: int) -> None:
+def _write(url: str, number: int, gate: Event, pipe: int) -> None:
     gate.wait()
     with Store.open(url) as store:
         study_id = store.studies.get_or_create(STUDY)
-        for each in range(count):
+        for each in range(_TRIALS):
             began = time.monotonic()
             added = store.studies.add_trial(study_id, trial(1000 * number + each, samples=24))
             os.write(pipe, _TOLD.pack(added.id, time.monotonic() - began))
@@ -163,15 +163,6 @@ def _find_faults(url: str, writers: list[Writer]) -> list[str]:
 
 def _quantile(ordered: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
-
-
-def _parse() -> Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--writers", type=positive, default=32, help="at once (32)")
-    parser.add_argument("--trials", type=positive, default=200, help="of each (200)")
-    parser.add_argument("--kinds", default="SQLite,PostgreSQL", help="of stores, both by default")
-    parser.add_argument("--seed", type=int, default=0, help="of the kills (0)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ sum and host: of the rank, and of the interrupts in which packets are handled.
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from functools import partial
 from statistics import fmean, median
 from typing import Any
 
-from _block import BenchError, Output, Required, make_parser, positive, run_bench
+from _block import BenchError, Output, Required, begin, make_parser, run_bench
 from _hosts import AnsweringRanks, Cluster
 from testbed.bed import Testbed
 
@@ -38,6 +38,9 @@ _MOST_REPEATS = 5
 """In a turn. Neighbouring turns differ as much where they are long: what counts is their number."""
 
 _FEWEST_ROUNDS = 3
+_CUT = 1.3
+"""Times of ours above which a way gets no turns."""
+
 _LEAST_TELLING_BYTES = 10_000_000
 """Messages from here on take longer in proportion to their size."""
 
@@ -154,9 +157,16 @@ class Found:
 
 def main() -> int:
     """Measure and show."""
-    arguments = _parse(make_parser(__doc__))
-    out = Output("sums", as_json=arguments.json)
-    out.introduce()
+    parser = make_parser(
+        __doc__,
+        rounds=(16, "of turns, at most"),
+        seconds=(20, f"for the rounds of a size, of which there are {_FEWEST_ROUNDS} at least"),
+    )
+    parser.add_argument("--hosts", default="2,4", help="how many (2,4)")
+    parser.add_argument("--rates", default="1gbit,10gbit", help="of the links (1gbit,10gbit)")
+    parser.add_argument("--loads", default="idle,busy", help="beside the sums (idle,busy)")
+    parser.add_argument("--sizes", default="1,43,228", help="of a message, in MB (1,43,228)")
+    arguments, out = begin(parser)
     found: list[Found] = []
     for hosts in map(int, arguments.hosts.split(",")):
         with _ready_ways(hosts) as (bed, first, ways):
@@ -167,24 +177,6 @@ def main() -> int:
                     found += _compare(out, ways, hosts, rate, load, arguments)
     _judge(out, found)
     return 0
-
-
-def _parse(parser: ArgumentParser) -> Namespace:
-    parser.add_argument("--hosts", default="2,4", help="how many (2,4)")
-    parser.add_argument("--rates", default="1gbit,10gbit", help="of the links (1gbit,10gbit)")
-    parser.add_argument("--loads", default="idle,busy", help="beside the sums (idle,busy)")
-    parser.add_argument("--sizes", default="1,43,228", help="of a message, in MB (1,43,228)")
-    parser.add_argument("--rounds", type=positive, default=16, help="of turns, at most (16)")
-    parser.add_argument(
-        "--seconds",
-        type=positive,
-        default=20,
-        help="for the rounds of a size, of which there are 3 at least (20)",
-    )
-    parser.add_argument(
-        "--cut", type=float, default=1.3, help="times of ours above which there are no turns (1.3)"
-    )
-    return parser.parse_args()
 
 
 @contextmanager
@@ -247,8 +239,8 @@ def _compare(
 def _take_turns(setting: Setting, ways: Mapping[str, AddUp], arguments: Namespace) -> list[Found]:
     """Let those ways take turns that are not much slower than ours at a first look."""
     size = setting.num_bytes
-    first, ours_s = _look_first(ways, size, arguments.cut)
-    slow = {name: one for name, one in first.items() if one.time_s > arguments.cut * ours_s}
+    first, ours_s = _look_first(ways, size)
+    slow = {name: one for name, one in first.items() if one.time_s > _CUT * ours_s}
     slow.pop(OURS, None)
     repeats = {
         name: max(1, min(round(_TURN_S / sums.time_s), _MOST_REPEATS))
@@ -274,13 +266,13 @@ def _take_turns(setting: Setting, ways: Mapping[str, AddUp], arguments: Namespac
     ]
 
 
-def _look_first(ways: Mapping[str, AddUp], size: int, cut: float) -> tuple[dict[str, Sums], float]:
+def _look_first(ways: Mapping[str, AddUp], size: int) -> tuple[dict[str, Sums], float]:
     """Let every way add up, the slow ones twice; give what each took, and the time of ours."""
     tries = 1 if size >= _LEAST_TELLING_BYTES else 5
     first = {name: add_up(size, tries) for name, add_up in ways.items()}
     # Ours may have been lucky, and others may have been disturbed.
     ours_s = fmean([first[OURS].time_s, ways[OURS](size, tries).time_s])
-    for name in [name for name, sums in first.items() if sums.time_s > cut * ours_s]:
+    for name in [name for name, sums in first.items() if sums.time_s > _CUT * ours_s]:
         first[name] = min(first[name], ways[name](size, tries))
     return first, ours_s
 

@@ -10,52 +10,33 @@ that takes for ever.
 from __future__ import annotations
 
 import math
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _block import (
-    BenchError,
-    Ddlplan,
-    Output,
-    Result,
-    make_parser,
-    positive,
-    root_option,
-    run_bench,
-)
+from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, root_option, run_bench
 
 from probes.timing import Interval, paired_ratio
 
-BENCH = Path(__file__).parent
-CASE = f"{BENCH / '_short_epochs.py'}:ShortEpochs"
+_CASE = f"{Path(__file__).with_name('_short_epochs.py')}:ShortEpochs"
+_TARGET = 0.35
+"""Validation loss."""
+
+_SEEDS = 3
+_EPOCHS, _LONGER = 12, 4
+"""At most; and times as many where a larger batch keeps its learning rate."""
+
 _SOONER, _NEAR = 0.6, 1.08
 _FACTORS = (1, 2, 4, 8, 16)
 
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", default=CASE, help="what is trained (digits, short epochs)")
-    parser.add_argument("--target", type=float, default=0.35, help="validation loss (0.35)")
-    parser.add_argument("--budget", default="3m", help="of each search (3m)")
-    parser.add_argument("--epochs", type=positive, default=12, help="at most (12)")
-    parser.add_argument(
-        "--longer",
-        type=positive,
-        default=4,
-        help="times as many epochs where a larger batch keeps its learning rate (4)",
-    )
-    parser.add_argument("--seeds", type=positive, default=3, help="trainings of each (3)")
-    parser.add_argument("--lr-scaling", default="linear", help="of the sweep (linear)")
-    arguments = parser.parse_args()
-    out = Output("time_to_loss", as_json=arguments.json)
-    out.introduce()
+    _, out = begin(make_parser(__doc__))
     with Ddlplan.in_own_folder() as ddlplan:
-        results = list(_compare(ddlplan, arguments, out))
+        results = list(_compare(ddlplan, out))
     return out.conclude(results)
 
 
@@ -93,58 +74,54 @@ class Contestant:
         return [min(needed, trained) / self.rate for needed, trained in pairs]
 
 
-def _compare(ddlplan: Ddlplan, arguments: Namespace, out: Output) -> Iterator[Result]:
-    fastest = _tune(ddlplan, arguments)
-    soonest = _tune(
-        ddlplan, arguments, "--objective", "time-to-loss", "--lr-scaling", arguments.lr_scaling
-    )
+def _compare(ddlplan: Ddlplan, out: Output) -> Iterator[Result]:
+    scaling = ["--lr-scaling", "linear"]
+    fastest = _tune(ddlplan)
+    soonest = _tune(ddlplan, "--objective", "time-to-loss", *scaling)
     for name, plan in (("throughput", fastest), ("time to loss", soonest)):
         out.say(f"{name}: plan {plan['id']}, batch {plan['node_batch']}, {plan['strategy']}")
     base = soonest["objective"]["base_batch"]
     out.say(f"noise scale {soonest['objective']['noise_scale']:.0f}, own batch {base}")
-    largest, epochs = fastest["node_batch"], arguments.epochs
-    scaling = ["--lr-scaling", arguments.lr_scaling]
+    largest = fastest["node_batch"]
     entered = [
         Contestant(
             "throughput plan",
             ["--plan", fastest["id"], "--lr-scaling", "none"],
-            epochs * (arguments.longer if largest > base else 1),
+            _EPOCHS * (_LONGER if largest > base else 1),
         ),
-        Contestant("throughput plan, rate scaled", ["--plan", fastest["id"], *scaling], epochs),
-        Contestant("time-to-loss plan", ["--plan", soonest["id"]], epochs),
+        Contestant("throughput plan, rate scaled", ["--plan", fastest["id"], *scaling], _EPOCHS),
+        Contestant("time-to-loss plan", ["--plan", soonest["id"]], _EPOCHS),
         *(
             Contestant(
                 f"batch {base * factor}",
                 ["--plan", soonest["id"], "--global-batch", base * factor, *scaling],
-                epochs,
+                _EPOCHS,
             )
             for factor in _FACTORS
             if base * factor <= max(largest, 8 * base)
         ),
     ]
-    for seed in range(arguments.seeds):
+    for seed in range(_SEEDS):
         order = entered if seed % 2 == 0 else entered[::-1]
         for one in order:
-            _train(ddlplan, arguments, one, seed)
+            _train(ddlplan, one, seed)
             out.say(
                 f"seed {seed}, {one.name}: {one.needed[-1]:.0f} samples at {one.rate:.0f} samples/s"
             )
-    return _results(entered, arguments)
+    return _results(entered)
 
 
-def _results(entered: list[Contestant], arguments: Namespace) -> Iterator[Result]:
+def _results(entered: list[Contestant]) -> Iterator[Result]:
     for one in entered:
-        if one.reached < arguments.seeds:
-            said = f"{one.name}: of {arguments.seeds} trainings reached the loss"
+        if one.reached < _SEEDS:
+            said = f"{one.name}: of {_SEEDS} trainings reached the loss"
             yield Result(said, one.reached)
-        yield Result(
-            f"{one.name}: time to loss {arguments.target:g}", _over_seeds(one.seconds()), "s"
-        )
+        yield Result(f"{one.name}: time to loss {_TARGET:g}", _over_seeds(one.seconds()), "s")
     plain, scaled, found, *sweep = entered
     # The one that reached the loss most often, and of these the soonest.
     best = min(sweep, key=lambda one: (-one.reached, fmean(one.least_seconds())))
     if not best.reached:
-        raise BenchError("no batch of the sweep reached the loss: raise --epochs or --target")
+        raise BenchError("no batch of the sweep reached the loss")
     yield Result("time-to-loss plan / throughput plan", _ratio(found, plain), high=_SOONER)
     yield Result("the same, learning rate scaled alike", _ratio(found, scaled))
     yield Result(
@@ -168,18 +145,15 @@ def _over_seeds(seconds: list[float]) -> Interval:
     return Interval(median=fmean(seconds), low=min(seconds), high=max(seconds), count=len(seconds))
 
 
-def _tune(ddlplan: Ddlplan, arguments: Namespace, *more: object) -> Any:
-    found = ddlplan.run(
-        *("tune", "--use-case", arguments.use_case, "--budget", arguments.budget, *more),
-        show_progress=True,
-    )
-    return found.data["plan"]
+def _tune(ddlplan: Ddlplan, *more: object) -> Any:
+    words = ("tune", "--use-case", _CASE, "--budget", "3m", *more)
+    return ddlplan.run(*words, show_progress=True).data["plan"]
 
 
-def _train(ddlplan: Ddlplan, arguments: Namespace, one: Contestant, seed: int) -> None:
+def _train(ddlplan: Ddlplan, one: Contestant, seed: int) -> None:
     """Train once more, and add what it took."""
     done = ddlplan.run(
-        *("launch", "--use-case", arguments.use_case, "--epochs", one.epochs),
+        *("launch", "--use-case", _CASE, "--epochs", one.epochs),
         *("--seed", seed, *one.options, *root_option()),
     )
     samples, needed, before = 0, math.inf, None
@@ -189,18 +163,18 @@ def _train(ddlplan: Ddlplan, arguments: Namespace, one: Contestant, seed: int) -
         loss = epoch["validation_loss"]
         if loss is None:
             continue
-        if math.isinf(needed) and loss <= arguments.target:
-            needed = _between(before, (samples, loss), arguments.target)
+        if math.isinf(needed) and loss <= _TARGET:
+            needed = _between(before, (samples, loss))
         before = (samples, loss)
     one.needed.append(needed)
     one.trained.append(samples)
 
 
-def _between(before: tuple[int, float] | None, after: tuple[int, float], target: float) -> float:
+def _between(before: tuple[int, float] | None, after: tuple[int, float]) -> float:
     """Give the samples after which the loss was as wanted, as if its logarithm fell evenly."""
     if before is None or before[1] <= after[1]:
         return float(after[0])
-    part = math.log(before[1] / target) / math.log(before[1] / after[1])
+    part = math.log(before[1] / _TARGET) / math.log(before[1] / after[1])
     return before[0] + part * (after[0] - before[0])
 
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import math
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
 import numpy as np
-from _block import BenchError, Output, Result, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from _races import alone, make_runner, race_final, read_plan, share_result
 from _start_deviation import deviation_of_starts, times_of_starts
 from _worlds import Noise, RecordedNoise
@@ -45,6 +47,7 @@ _PLAN = Plan(strategy="sequential", node_batch=32)
 _OTHER = replace(_PLAN, allocator="retain")
 """Stands for another plan: what a plan is makes no difference to an imagined machine."""
 
+_REAL_BATCH = 8
 _STEP_S = 0.4
 _START_S = 2.0
 _RATIO = 1.05
@@ -116,9 +119,18 @@ class _Running:
 
 def main() -> int:
     """Run the worlds, or a plan against itself; show how often claims held."""
-    arguments = _parse()
-    out = Output("trust", as_json=arguments.json)
-    out.introduce()
+    parser = make_parser(
+        __doc__,
+        worlds=(400, "imagined machines"),
+        rounds=(8, "of each start"),
+        at_once=(5, "starts side by side"),
+    )
+    parser.add_argument("--real", type=int, default=0, help="races on this machine, no worlds")
+    parser.add_argument("--starts", type=int, default=0, help="of one plan here, no worlds")
+    parser.add_argument("--use-case", default="simplebig", help="of real races (simplebig)")
+    parser.add_argument("--data", type=Path, help="its data")
+    parser.add_argument("--plan", type=Path, help="race what `plans export` wrote here")
+    arguments, out = begin(parser)
     if arguments.real:
         return out.conclude(_race_for_real(arguments, out))
     if arguments.starts:
@@ -209,17 +221,24 @@ def _holds_launch(world: Machine, one: TrialResult, results: Sequence[TrialResul
     return stored.low <= _PLAN.node_batch * len(times_s) / sum(times_s) <= stored.high
 
 
+@contextmanager
+def _real_race(
+    arguments: Namespace, out: Output
+) -> Iterator[tuple[Plan, Callable[..., list[TrialResult]]]]:
+    """Give the plan to race on this machine, and what races plans as a final does."""
+    with alone(out), ForkServerPool() as servers:
+        node = probe(quick=True)
+        start = make_runner(arguments.use_case, arguments.data, node, servers).start
+        race = partial(race_final, start, rounds=arguments.rounds, cores=node.cpu.usable_cores)
+        yield read_plan(arguments.plan, node, _REAL_BATCH), race
+
+
 def _race_for_real(arguments: Namespace, out: Output) -> list[Result]:
     """Race one plan against itself on this machine, again and again."""
     wrong, held = [], []
-    with alone(out), ForkServerPool() as servers:
-        node = probe(quick=True)
-        plan = read_plan(arguments.plan, node, arguments.batch)
-        start = make_runner(arguments.use_case, arguments.data, node, servers).start
+    with _real_race(arguments, out) as (plan, race):
         for number in range(arguments.real):
-            one, other = race_final(
-                start, (plan, plan), rounds=arguments.rounds, cores=node.cpu.usable_cores
-            )
+            one, other = race([plan] * 2)
             ratio = compare_results(one, other)
             assert ratio is not None
             noise = PairNoise()
@@ -238,19 +257,9 @@ def _compare_starts(arguments: Namespace, out: Output) -> list[Result]:
     """Start one plan again and again on this machine, some side by side; show how they differ."""
     sizes = [len(part) for part in np.array_split(range(arguments.starts), _parts(arguments))]
     groups = []
-    with alone(out), ForkServerPool() as servers:
-        node = probe(quick=True)
-        plan = read_plan(arguments.plan, node, arguments.batch)
-        start = make_runner(arguments.use_case, arguments.data, node, servers).start
+    with _real_race(arguments, out) as (plan, race):
         for count in sizes:
-            raced = race_final(
-                start,
-                [plan] * count,
-                rounds=arguments.rounds,
-                cores=node.cpu.usable_cores,
-                starts=1,
-            )
-            groups.append(logs := times_of_starts(raced))
+            groups.append(logs := times_of_starts(race([plan] * count, starts=1)))
             means = logs.mean(axis=1) - logs.mean()
             out.say("  ".join(f"{100 * math.expm1(mean):+.2f} %" for mean in means))
     return [
@@ -269,20 +278,6 @@ def _parts(arguments: Namespace) -> int:
         raise BenchError("--starts, --at-once, --rounds: two starts of two rounds are the least")
     groups = math.ceil(arguments.starts / arguments.at_once)
     return int(min(groups, arguments.starts // 2))
-
-
-def _parse() -> Namespace:
-    parser = make_parser(__doc__)
-    parser.add_argument("--worlds", type=positive, default=400, help="imagined machines (400)")
-    parser.add_argument("--rounds", type=positive, default=8, help="of each start (8)")
-    parser.add_argument("--real", type=int, default=0, help="races on this machine, no worlds")
-    parser.add_argument("--starts", type=int, default=0, help="of one plan here, no worlds")
-    parser.add_argument("--at-once", type=positive, default=5, help="starts side by side (5)")
-    parser.add_argument("--use-case", default="simplebig", help="of real races (simplebig)")
-    parser.add_argument("--data", type=Path, help="its data")
-    parser.add_argument("--batch", type=positive, default=8, help="of real races (8)")
-    parser.add_argument("--plan", type=Path, help="race what `plans export` wrote here")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

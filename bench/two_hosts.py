@@ -13,18 +13,19 @@ the same hosts and link, with the same batch, as a user would write it and with 
 
 from __future__ import annotations
 
-from argparse import Namespace
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _hosts import Cluster
 from _speeds import GRADIENT_BYTES, each_alone, together
 from _turns import take_turns
 from testbed.bed import Testbed
 
 from probes.timing import Measurement, paired_ratio
+
+_TURN_S = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +49,10 @@ class Link:
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
+    parser = make_parser(__doc__, rounds=(6, "of turns"))
     parser.add_argument("--rates", default="1gbit,10gbit", help="of the links (1gbit,10gbit)")
     parser.add_argument("--batches", default="16,64", help="of one host (16,64)")
-    parser.add_argument("--rounds", type=positive, default=6, help="of turns (6)")
-    parser.add_argument("--seconds", type=positive, default=8, help="that a turn takes (8)")
-    arguments = parser.parse_args()
-    out = Output("two_hosts", as_json=arguments.json)
-    out.introduce()
+    arguments, out = begin(parser)
     results: list[Result] = []
     with Testbed(2, cores=["0", "1"]) as bed:
         cluster = Cluster(bed)
@@ -66,7 +63,7 @@ def main() -> int:
             out.show(found)
             results += found
             for batch in map(int, arguments.batches.split(",")):
-                found = _judge(cluster, link, batch, arguments)
+                found = _judge(cluster, link, batch, arguments.rounds)
                 out.show(found)
                 results += found
     return out.conclude(results)
@@ -100,7 +97,7 @@ def _link_results(link: Link) -> list[Result]:
     ]
 
 
-def _judge(cluster: Cluster, link: Link, batch: int, arguments: Namespace) -> list[Result]:
+def _judge(cluster: Cluster, link: Link, batch: int, rounds: int) -> list[Result]:
     batches = dict.fromkeys(cluster.bed.hosts[:2], batch)
     with ExitStack() as stack:
         turns = [
@@ -112,7 +109,7 @@ def _judge(cluster: Cluster, link: Link, batch: int, arguments: Namespace) -> li
                 cluster.ddp_turn(batch, channels_last=True),
             )
         ]
-        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+        found = list(take_turns(turns, rounds=rounds, seconds=_TURN_S))
     steps_s = [ours[0] for ours, *_ in found]
     computing_s = [fmean(alone) for _, alone, *_ in found]
     compute_s = fmean(computing_s)

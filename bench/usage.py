@@ -12,14 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
 import psutil
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _trainings import JobTraining
 from _turns import Turn, take_turns
 
@@ -43,7 +42,8 @@ from probes.usage import find_tree, resident_bytes
 
 BENCH = Path(__file__).parent
 CASE = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
-_ENDLESS = 100_000
+_BATCH, _ENDLESS = 8, 100_000
+_ROUNDS, _TURN_S = 20, 5.0
 _LIMIT_S = 600.0
 _SEEN_EVERY_S = 0.02
 _GIB = 2**30
@@ -52,16 +52,10 @@ _HOLD = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print(flush=True
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--batch", type=positive, default=8, help="samples of a step (8)")
-    parser.add_argument("--rounds", type=positive, default=20, help="of turns (20)")
-    parser.add_argument("--seconds", type=positive, default=5, help="that a turn takes (5)")
-    arguments = parser.parse_args()
-    out = Output("usage", as_json=arguments.json)
-    out.introduce()
+    _, out = begin(make_parser(__doc__))
     results = [*_samples(), *_series()]
     out.show(results)
-    turns = _in_turns(arguments)
+    turns = _in_turns()
     out.show(turns)
     return out.conclude(results + turns)
 
@@ -111,14 +105,11 @@ def _series() -> Iterator[Result]:
     yield Result("making it, processor time", 1e3 * cost_s, "ms")
 
 
-def _in_turns(arguments: Namespace) -> list[Result]:
+def _in_turns() -> list[Result]:
     os.environ["PYTHONPATH"] = str(BENCH)
     with ExitStack() as stack:
-        turns = [
-            stack.enter_context(_turn(every_s, arguments.batch))
-            for every_s in (0.0, 1.0, _SEEN_EVERY_S)
-        ]
-        found = list(take_turns(turns, rounds=arguments.rounds, seconds=arguments.seconds))
+        turns = [stack.enter_context(_turn(every_s)) for every_s in (0.0, 1.0, _SEEN_EVERY_S)]
+        found = list(take_turns(turns, rounds=_ROUNDS, seconds=_TURN_S))
         memory = _memory_ratio()
     without, usual, many = ([times[0] for times in each] for each in zip(*found, strict=True))
     return [
@@ -148,9 +139,9 @@ def _memory_ratio() -> float:
 
 
 @contextmanager
-def _turn(every_s: float, batch: int) -> Iterator[Turn]:
+def _turn(every_s: float) -> Iterator[Turn]:
     """Start a training without end that uses all cores, and looks at itself so often."""
-    plan = Plan(strategy="processes", node_batch=batch, processes=2, replicas=2)
+    plan = Plan(strategy="processes", node_batch=_BATCH, processes=2, replicas=2)
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
         folder = Path(name)
         job = Job(
@@ -159,7 +150,7 @@ def _turn(every_s: float, batch: int) -> Iterator[Turn]:
             run_directory=name,
             hang_timeout_s=_LIMIT_S,  # it stands still when it is not its turn
         )
-        (folder / "samples").write_text(str(_ENDLESS * batch))
+        (folder / "samples").write_text(str(_ENDLESS * _BATCH))
         document, log = folder / "job.json", folder / "mpirun.log"
         document.write_bytes(codec.encode(job))
         hosts = (Host(name="localhost", line=1),)

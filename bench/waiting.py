@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 
-from _block import Output, Result, make_parser, positive, run_bench
+from _block import Result, begin, make_parser, run_bench
 from _burner import burning
 from _races import alone, make_runner, race_final, read_plan
 
@@ -22,24 +21,18 @@ from probes.node import probe
 
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--use-case", default="simplebig", help="what to train (simplebig)")
-    parser.add_argument("--data", type=Path, help="its data")
-    parser.add_argument("--batch", type=positive, default=32, help="of the plan (32)")
-    parser.add_argument("--plan", type=Path, help="race what `plans export` wrote here")
-    parser.add_argument(
-        "--burn", action="store_true", help="beside a process that burns half a core"
+    parser = make_parser(
+        __doc__, batch=(32, "of the plan"), rounds=(15, "of each start"), starts=(3, "of each")
     )
-    parser.add_argument("--rounds", type=positive, default=15, help="turns of each start (15)")
-    parser.add_argument("--starts", type=positive, default=3, help="of each (3)")
-    arguments = parser.parse_args()
-    out = Output("waiting", as_json=arguments.json)
-    out.introduce()
+    add = parser.add_argument
+    add("--use-case", default="simplebig", help="what to train (simplebig)")
+    add("--burn", action="store_true", help="beside a process that burns half a core")
+    arguments, out = begin(parser)
     node = probe(quick=True)
-    plan = read_plan(arguments.plan, node, arguments.batch)
+    plan = read_plan(None, node, arguments.batch)
     plans = [replace(plan, options={**plan.options, WAIT_POLICY: one}) for one in WAIT_POLICIES]
     with alone(out), ForkServerPool() as servers:
-        runner = make_runner(arguments.use_case, arguments.data, node, servers)
+        runner = make_runner(arguments.use_case, None, node, servers)
         with burning() if arguments.burn else nullcontext():
             default, *others = race_final(
                 runner.start,
