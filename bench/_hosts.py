@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _block import BenchError
+from _block import CASES, BenchError
 from _trainings import DdpTraining, JobTraining
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
@@ -32,7 +32,7 @@ from planner.cluster_tuning.reports import LinksMeasured
 from probes import codec
 
 ALEXNET_PARAMETERS = 57_016_131
-CASE = f"{Path(__file__).with_name('_alexnet_in_memory.py')}:AlexNetInMemory"
+CASE = f"{CASES}:AlexNetInMemory"
 _WARMUP_STEPS = 2
 _ENDLESS = 100_000
 _DDP_PORT = 29500

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from _block import BenchError, Ddlplan
+from _block import CASES, BenchError, Ddlplan
 
 from planner.api import jobs
 from planner.records.job_record import JobRecord
@@ -24,32 +24,7 @@ _MARK = "BENCH_SERVICE_KILLS"
 END_LIMIT_S = 180.0
 POLL_S = 0.1
 
-_CASE = '''\
-"""A network that trains in a blink."""
-
-import torch
-from torch import nn
-
-
-class Tiny:
-    name = "tiny"
-    default_batch = 16
-
-    def model(self):
-        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 196, 3))
-
-    def dataset(self, data, *, train):
-        generator = torch.Generator().manual_seed(int(train))
-        count = 512 if train else 32
-        pictures = torch.randn(count, 3, 16, 16, generator=generator)
-        return torch.utils.data.TensorDataset(pictures, torch.arange(count) % 3)
-
-    def loss(self, output, target):
-        return nn.functional.cross_entropy(output, target)
-
-    def optimizer(self, parameters):
-        return torch.optim.SGD(parameters, lr=0.001)
-'''
+_CASE = f"{CASES}:Tiny"
 
 
 class Service:
@@ -62,8 +37,6 @@ class Service:
     def __init__(self, ddlplan: Ddlplan) -> None:
         self._ddlplan = ddlplan
         self._mark = uuid.uuid4().hex
-        self._case = ddlplan.folder / "tiny.py"
-        self._case.write_text(_CASE)
         self._token = ddlplan.folder / "token"
         self._token.write_text(secrets.token_urlsafe(32))
         self._token.chmod(0o600)
@@ -75,7 +48,7 @@ class Service:
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         }
-        self.use_case = f"{self._case}:Tiny"
+        self.use_case = _CASE
         self.db = str(ddlplan.database)
         self.process: subprocess.Popen[bytes] | None = None
         self._port = 0

@@ -24,7 +24,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 import numpy as np
-from _block import BenchError, Output, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Output, Result, begin, make_parser, run_bench
 from _hosts import Cluster, own_folder
 from _prepared_case import load_prepared
 from testbed.bed import Testbed
@@ -40,7 +40,7 @@ from launch.workload import Workload
 from probes import codec
 from probes.timing import Interval, Measurement, paired_ratio, student_quantile
 
-_CASE = f"{Path(__file__).with_name('_patterns_in_memory.py')}:PatternsInMemory"
+_CASE = f"{CASES}:PatternsInMemory"
 _JUDGED_CASE, _JUDGED_WIRES = "mnist_cnn", ("int8", "top1")
 _MOST_LOST = 0.5
 """Points of accuracy, against exact numbers."""

@@ -19,10 +19,10 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean, median
 
 from _block import (
+    CASES,
     BenchError,
     Ddlplan,
     Output,
@@ -48,7 +48,7 @@ from planner.trials.runner import TrialRunner
 from probes.node import probe
 from probes.timing import Interval, paired_ratio
 
-_SLOWED = f"{Path(__file__).with_name('_slowed_simplebig.py')}:SlowedSimpleBig"
+_SLOWED = f"{CASES}:SlowedSimpleBig"
 _CASE, _SLOWER = "simplebig", 0.05
 _ROUNDS, _EPOCHS = 8, 2
 """Of each start in a race; and of a launch, of which all but the first count."""

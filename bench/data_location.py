@@ -26,15 +26,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _array_files import write_files
-from _block import BenchError, Output, Result, begin, make_parser, run_bench
+import numpy as np
+from _block import CASES, BenchError, Output, Result, begin, make_parser, run_bench
+from _cases import ARRAY_SHAPE
 from testbed.bed import Testbed, TestHost
 
 from planner.input_cost.lines import data_facts
 from probes import codec
 from probes.hardware import DataSpeed
 
-_CASE = f"{Path(__file__).with_name('_array_files.py')}:ArrayFiles"
+_CASE = f"{CASES}:ArrayFiles"
 _FILES, _EPOCHS = 1500, 3
 _MOST_OFF = 10.0
 _LIMIT_S = 600.0
@@ -86,7 +87,7 @@ def main() -> int:
     results: list[Result] = []
     with Testbed(2, rate=arguments.rate) as bed:
         server, trainer = bed.hosts
-        write_files(server.own_scratch / "data", _FILES)
+        _write_files(server.own_scratch / "data")
         for mount in _MOUNTS:
             found = _try_mount(bed, trainer, mount, out)
             out.say(f"{mount}: {json.dumps(found.predicted)}")
@@ -96,6 +97,15 @@ def main() -> int:
             results += _judge(found)
     out.say()
     return out.conclude(results)
+
+
+def _write_files(folder: Path) -> None:
+    """Write arrays, a hundred in each folder."""
+    generator = np.random.default_rng(0)
+    for number in range(_FILES):
+        part = folder / f"{number // 100:04}"
+        part.mkdir(parents=True, exist_ok=True)
+        np.save(part / f"{number:06}.npy", generator.integers(0, 256, ARRAY_SHAPE, np.uint8))
 
 
 def _judge(found: Found) -> Iterator[Result]:

@@ -30,7 +30,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 import torch
-from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
 from safetensors.torch import load_file
 from testbed.bed import Testbed, TestHost
 
@@ -46,36 +46,7 @@ _SLACK_S = 3.0
 
 _RESUMED_EPOCHS = 40
 
-_CASE = '''\
-"""A network that trains in a blink."""
-
-import time
-
-import torch
-from torch import nn
-
-
-class Tiny:
-    name = "tiny"
-    default_batch = 8
-
-    def model(self):
-        return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 3))
-
-    def dataset(self, data, *, train):
-        generator = torch.Generator().manual_seed(int(train))
-        count = 128 if train else 8
-        numbers = torch.randn(count, 16, generator=generator)
-        return torch.utils.data.TensorDataset(numbers, torch.arange(count) % 3)
-
-    def loss(self, output, target):
-        if torch.is_grad_enabled():
-            time.sleep(0.02)
-        return nn.functional.cross_entropy(output, target)
-
-    def optimizer(self, parameters):
-        return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
-'''
+_CASE = f"{CASES}:TinyWithDropout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,16 +85,13 @@ class Cluster:
         self.folder = ddlplan.folder
         self._ddlplan = ddlplan
         self._runs_before = 0
-        self._case = ddlplan.folder / "tiny.py"
-        self._case.write_text(_CASE)
         bed.write_host_file(ddlplan.folder / "hosts")
-        case = f"{self._case}:Tiny"
-        ddlplan.run("tune", "--use-case", case, "--trials", 1, "--budget", "12s")
+        ddlplan.run("tune", "--use-case", _CASE, "--trials", 1, "--budget", "12s")
         self._claim_fast_links()
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
         """Start a training on all hosts."""
-        words = ["launch", "--use-case", f"{self._case}:Tiny", "--hosts", "hosts", "--all-hosts"]
+        words = ["launch", "--use-case", _CASE, "--hosts", "hosts", "--all-hosts"]
         words += ["--ssh-config", str(self.bed.ssh_config), "--allow-run-as-root"]
         words += ["--global-batch", "8", "--keep-shares"]
         self._runs_before = len(self.runs())

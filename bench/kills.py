@@ -31,7 +31,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Ddlplan, Result, begin, make_parser, run_bench
 
 _MARK = "BENCH_KILLS"
 _GONE_LIMIT_S = 10.0
@@ -44,38 +44,7 @@ _END_LIMIT_S = 600.0
 _FINISHED_TRIAL = re.compile(r"^ *\d+  +\S")
 """A line of the tuner's stderr, which it writes once the trial is stored: number, finding, plan."""
 
-_CASE = '''\
-"""A network that trains in a blink."""
-
-import subprocess
-
-import torch
-from torch import nn
-
-
-class Tiny:
-    name = "tiny"
-    default_batch = 16
-
-    def model(self):
-        subprocess.Popen(["sleep", "3600"])  # what a user's own code may leave running
-        return nn.Sequential(
-            nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.ReLU(),
-            nn.Flatten(), nn.Linear(32 * 60 * 60, 3),
-        )
-
-    def dataset(self, data, *, train):
-        generator = torch.Generator().manual_seed(int(train))
-        count = 512 if train else 32
-        pictures = torch.randn(count, 3, 64, 64, generator=generator)
-        return torch.utils.data.TensorDataset(pictures, torch.arange(count) % 3)
-
-    def loss(self, output, target):
-        return nn.functional.cross_entropy(output, target)
-
-    def optimizer(self, parameters):
-        return torch.optim.SGD(parameters, lr=0.001, momentum=0.9)
-'''
+_CASE = f"{CASES}:TinyWithChild"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,15 +96,12 @@ class Search:
     """
 
     def __init__(self, ddlplan: Ddlplan) -> None:
-        case = ddlplan.folder / "tiny.py"
-        case.write_text(_CASE)
         self.database = ddlplan.database
         self._folder = ddlplan.folder
         self._mark = uuid.uuid4().hex
         self._environment = ddlplan.environment() | {_MARK: self._mark}
-        self._command = ddlplan.command(
-            *("tune", "--use-case", f"{case}:Tiny", "--trials", 80, "--budget", "3m")
-        )
+        search = ("tune", "--use-case", _CASE, "--trials", 80, "--budget", "3m")
+        self._command = ddlplan.command(*search)
 
     def run(self, moment: Moment | None) -> Leg:
         """Run the command; kill it at a moment, unless it has ended by then.

@@ -24,8 +24,8 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from _block import BenchError, Output, Result, alternate, begin, make_parser, run_bench
-from _noise_pictures import COUNT, SIDE, STEP_S, Noise
+from _block import CASES, BenchError, Output, Result, alternate, begin, make_parser, run_bench
+from _cases import COUNT, SIDE, STEP_S, Noise
 from _timed_steps import train_steps
 
 from launch.plan import Plan
@@ -33,7 +33,7 @@ from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import paired_ratio
 
-_CASE = f"{Path(__file__).with_name('_noise_pictures.py')}:NoisePictures"
+_CASE = f"{CASES}:NoisePictures"
 _ROOT = Path("/sys/fs/cgroup")
 _PICTURE_BYTES = SIDE * SIDE * 3
 _BATCH = 64

@@ -8,12 +8,11 @@ as in the final of a search; then it is launched. Of a launch counts the second 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from _block import Ddlplan, Output, Result, alternate, begin, make_parser, run_bench
+from _block import CASES, Ddlplan, Output, Result, alternate, begin, make_parser, run_bench
+from _cases import SAMPLE_S
 from _launches import Launches
 from _races import alone, make_runner, race_final
-from _slow_samples import SAMPLE_S
 
 from launch.plan import Plan
 from launch.workers.fork_server_pool import ForkServerPool
@@ -23,7 +22,7 @@ from probes.hardware import Hardware
 from probes.node import probe
 from probes.timing import Interval, paired_ratio
 
-_CASE = f"{Path(__file__).with_name('_slow_samples.py')}:SlowSamples"
+_CASE = f"{CASES}:SlowSamples"
 _BATCH, _EPOCH_S = 32, 15.0
 _ROUNDS = 8
 """Turns of each start."""

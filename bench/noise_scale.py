@@ -24,7 +24,7 @@ from statistics import fmean, median
 from typing import Any
 
 import torch
-from _block import BenchError, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Result, begin, make_parser, run_bench
 from _prepared_case import load_prepared
 from safetensors.torch import load_file
 from torch import Tensor
@@ -51,8 +51,7 @@ from probes.cpu import read_cpu
 from probes.timing import Interval
 
 BENCH = Path(__file__).parent
-ALEXNET = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
-STILL = f"{BENCH / '_still_case.py'}:Still"
+ALEXNET, STILL = f"{CASES}:AlexNetInMemory", f"{CASES}:Still"
 SHARES = (32, 8, 24, 4)
 _CASE, _STEPS, _SAMPLES = "mnist_cnn", (50, 200, 800), 3000
 """What is trained, the steps before each brute force, and its single samples."""

@@ -12,15 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, root_option, run_bench
+from _block import (
+    CASES,
+    BenchError,
+    Ddlplan,
+    Output,
+    Result,
+    begin,
+    make_parser,
+    root_option,
+    run_bench,
+)
 
 from probes.timing import Interval, paired_ratio
 
-_CASE = f"{Path(__file__).with_name('_short_epochs.py')}:ShortEpochs"
+_CASE = f"{CASES}:ShortEpochs"
 _TARGET = 0.35
 """Validation loss."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from _block import Result, begin, make_parser, run_bench
+from _block import CASES, Result, begin, make_parser, run_bench
 from _trainings import JobTraining
 from _turns import Turn, take_turns
 
@@ -41,7 +41,7 @@ from probes.timing import paired_ratio
 from probes.usage import find_tree, resident_bytes
 
 BENCH = Path(__file__).parent
-CASE = f"{BENCH / '_alexnet_in_memory.py'}:AlexNetInMemory"
+CASE = f"{CASES}:AlexNetInMemory"
 _BATCH, _ENDLESS = 8, 100_000
 _ROUNDS, _TURN_S = 20, 5.0
 _LIMIT_S = 600.0
