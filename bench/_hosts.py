@@ -10,31 +10,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _block import CASES, BenchError
-from _trainings import DdpTraining, JobTraining
+from _block import BenchError
+from _trainings import DdpTraining, JobTraining, endless_training, own_folder
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
 
 from launch.hosts.host_line import Host
-from launch.job import Job, NodeJob
+from launch.job import NodeJob
 from launch.mpi.command import mpi_command
-from launch.mpi.job import MpiJob
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
-from launch.workload import Workload
 from planner.cluster_tuning.reports import LinksMeasured
 from probes import codec
 
 ALEXNET_PARAMETERS = 57_016_131
-CASE = f"{CASES}:AlexNetInMemory"
 _WARMUP_STEPS = 2
-_ENDLESS = 100_000
 _DDP_PORT = 29500
 """Of one memory format, and the next one of the other: hosts have a network of their own."""
 
@@ -60,7 +56,7 @@ class Cluster:
     def turn(self, jobs: Sequence[Trains]) -> Iterator[Turn]:
         """Start jobs of ours without end that go on in one turn, side by side."""
         with ExitStack() as stack:
-            trainings = [stack.enter_context(self._training(*trains)) for trains in jobs]
+            trainings = [stack.enter_context(self._train(*trains)) for trains in jobs]
             turn = Turn(trainings, warm_up=_WARMUP_STEPS)
             stack.callback(turn.close)
             yield turn
@@ -95,27 +91,13 @@ class Cluster:
                 started.append(process)
             yield Turn([DdpTraining(started, said, log)], warm_up=_WARMUP_STEPS)
 
-    @contextmanager
-    def _training(self, hosts: Sequence[TestHost], plans: Sequence[Plan]) -> Iterator[JobTraining]:
+    def _train(
+        self, hosts: Sequence[TestHost], plans: Sequence[Plan]
+    ) -> AbstractContextManager[JobTraining]:
         """Start a job without end."""
-        with own_folder() as name:
-            folder = Path(name)
-            job = Job(
-                workload=Workload(use_case=CASE, data=name),
-                nodes=tuple(
-                    NodeJob(host=host.name, plan=plan)
-                    for host, plan in zip(hosts, plans, strict=True)
-                ),
-                run_directory=name,
-                keep_shares=True,
-                hang_timeout_s=_LIMIT_S,  # jobs stand still when it is not their turn
-            )
-            samples = _ENDLESS * sum(plan.node_batch for plan in plans)
-            (folder / "samples").write_text(str(samples))
-            document, log = folder / "job.json", folder / "mpirun.log"
-            document.write_bytes(codec.encode(job))
-            with MpiJob(self._command(hosts, ["launch.rank", str(document)]), log) as running:
-                yield JobTraining(running, document, log)
+        pairs = zip(hosts, plans, strict=True)
+        nodes = [NodeJob(host=host.name, plan=plan) for host, plan in pairs]
+        return endless_training(nodes, lambda job: self._command(hosts, ["launch.rank", job]))
 
     def sum_all(self, num_bytes: int, repeats: int) -> dict[str, Any]:
         """Add up memory of a size over all hosts, with nothing beside it."""
@@ -263,11 +245,6 @@ class AnsweringRanks:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.communicate()
-
-
-def own_folder() -> tempfile.TemporaryDirectory[str]:
-    """Give a folder that all hosts see, for as long as a ``with`` block."""
-    return tempfile.TemporaryDirectory(prefix="ddlplan-bench-")
 
 
 def _ddp_environment(rank: int, hosts: Sequence[TestHost], port: int) -> dict[str, str]:

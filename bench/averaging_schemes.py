@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 from _block import CASES, BenchError, Output, Result, begin, make_parser, run_bench
-from _hosts import Cluster, own_folder
+from _hosts import Cluster
 from _prepared_case import load_prepared
+from _trainings import own_folder
 from testbed.bed import Testbed
 
 from launch.gradient_sync.algorithms import algorithm_names

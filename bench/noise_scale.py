@@ -12,12 +12,12 @@ looked for.
 from __future__ import annotations
 
 import math
-import os
 import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
@@ -26,32 +26,27 @@ from typing import Any
 import torch
 from _block import CASES, BenchError, Result, begin, make_parser, run_bench
 from _prepared_case import load_prepared
+from _timed_steps import reports_of
+from _trainings import ALEXNET, endless_training, local_command
 from safetensors.torch import load_file
 from torch import Tensor
 
-from launch.hosts.host_line import Host
-from launch.job import Job, NodeJob
-from launch.mpi.command import mpi_command
-from launch.mpi.job import MpiJob
-from launch.mpi.settings import MpiSettings
+from launch.job import NodeJob
 from launch.noise_scale.estimate import COST_LIMIT, NoiseScale
 from launch.plan import Plan
-from launch.reports import JobFailed, StepDone
+from launch.reports import StepDone
 from launch.training.averaging.noise_meter import NoiseMeter
 from launch.use_cases import resolve
 from launch.use_cases._base import UseCase
 from launch.use_cases._settings import spell_name
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from planner.trials.comparison import ratio_interval
-from probes import codec
 from probes.cpu import read_cpu
 from probes.timing import Interval
 
-BENCH = Path(__file__).parent
-ALEXNET, STILL = f"{CASES}:AlexNetInMemory", f"{CASES}:Still"
+STILL = f"{CASES}:Still"
 SHARES = (32, 8, 24, 4)
 _CASE, _STEPS, _SAMPLES = "mnist_cnn", (50, 200, 800), 3000
 """What is trained, the steps before each brute force, and its single samples."""
@@ -59,7 +54,6 @@ _CASE, _STEPS, _SAMPLES = "mnist_cnn", (50, 200, 800), 3000
 _FACTOR = 1.3
 _MOST_COST = 0.005
 _LIMIT_S = 600.0
-_ENDLESS = 1_000_000
 _EVERY_STEP = 1.0
 _SEED = 1
 _NEIGHBOURS = 4
@@ -77,7 +71,6 @@ def main() -> int:
     parser = make_parser(__doc__, seconds=(60, "of a launch for its cost"))
     parser.add_argument("--only", choices=("accuracy", "cost"), help="only a part")
     arguments, out = begin(parser)
-    os.environ["PYTHONPATH"] = str(BENCH)
     parts: list[Iterator[Result]] = []
     if arguments.only != "cost":
         parts += [_in_one_process(), _launched()]
@@ -175,12 +168,9 @@ def _train(
     )
     cores = read_cpu().choose_cores(plan.threads)
     noise, steps = None, 0
-    with WorkerGroup(server, make_worker_tasks(task, cores), weights.parent) as group:
-        while event := group.next_event():
-            if failure := explain_failure(group, event):
-                raise BenchError(f"{failure.message}\n{failure.log_tail}")
-            if isinstance(event, ReportReceived) and isinstance(event.report, StepDone):
-                noise, steps = event.report.noise or noise, steps + 1
+    for report in reports_of(server, make_worker_tasks(task, cores)):
+        if isinstance(report, StepDone):
+            noise, steps = report.noise or noise, steps + 1
     return noise, steps
 
 
@@ -298,34 +288,17 @@ def _train_for(use_case: str, plan: Plan, seconds: float) -> tuple[list[float], 
     """Launch a training for a while; give the times of its steps, and which end a measurement."""
     times_s: list[float] = []
     told: list[int] = []
-    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
-        folder = Path(name)
-        (folder / "samples").write_text(str(_ENDLESS * plan.node_batch))
-        job = Job(
-            workload=Workload(use_case=use_case, data=name if use_case == ALEXNET else None),
-            nodes=(NodeJob(host="localhost", plan=plan),),
-            run_directory=name,
-            epochs=_ENDLESS,
-        )
-        document, log = folder / "job.json", folder / "mpirun.log"
-        document.write_bytes(codec.encode(job))
-        settings = MpiSettings(allow_root=os.geteuid() == 0)
-        program = ["launch.rank", str(document)]
-        hosts = (Host(name="localhost", line=1),)
-        command = mpi_command(hosts, program, settings, os.environ, starts_here=True)
-        with MpiJob(command, log) as running:
-            end = math.inf
-            while time.monotonic() < end:
-                if running.is_over:
-                    raise BenchError(log.read_text()[-2000:])
-                report = running.next_report(_LIMIT_S)
-                if isinstance(report, JobFailed):
-                    raise BenchError(f"{report.message}\n{report.log_tail}")
-                if isinstance(report, StepDone):
-                    end = min(end, time.monotonic() + seconds)
-                    if report.noise is not None:
-                        told.append(len(times_s))
-                    times_s.append(report.time_s)
+    nodes = [NodeJob(host="localhost", plan=plan)]
+    ranks = partial(local_command, "launch.rank")
+    with endless_training(nodes, ranks, use_case=use_case) as training:
+        end = math.inf
+        while time.monotonic() < end:
+            if (step := training.next_step(_LIMIT_S)) is None:
+                continue
+            end = min(end, time.monotonic() + seconds)
+            if step.noise is not None:
+                told.append(len(times_s))
+            times_s.append(step.time_s)
     return times_s, told
 
 

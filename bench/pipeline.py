@@ -16,28 +16,25 @@ A table shows where the time of a step goes.
 
 from __future__ import annotations
 
-import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from statistics import median
 from typing import Any
 
-from _block import BenchError, Output, Result, alternate, make_parser, positive, run_bench
+from _block import BenchError, Output, Result, alternate, begin, make_parser, run_bench
+from _timed_steps import reports_of
 
-from launch.plan import INPUTS, MEMORY_FORMATS, PRECISIONS, Plan
+from launch.plan import Plan
 from launch.reports import StepDone, StrategyPrepared
 from launch.workers.fork_server import ForkServer
-from launch.workers.group import ReportReceived, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from launch.workload import Workload
 from probes.cpu import read_cpu
 from probes.timing import paired_ratio
 
-_STAGES = 2
+_STAGES, _MICRO_BATCHES = 2, 8
 _WARMUP_STEPS = 1  # the first step makes connections, and memory is new
-_LIMIT_S = 1800.0
 _ENOUGH_OF_BOUND = 0.85
 
 
@@ -47,14 +44,13 @@ class Model:
 
     use_case: str
     node_batch: int
-    micro_batches: int
     enough_ratio: float
     """Throughput of the measured cut over that of the paper's."""
 
 
 _MODELS = {
-    "alexnet": Model(use_case="simplebig", node_batch=128, micro_batches=8, enough_ratio=1.25),
-    "vgg16": Model(use_case="complexsmall", node_batch=16, micro_batches=8, enough_ratio=1.18),
+    "alexnet": Model(use_case="simplebig", node_batch=128, enough_ratio=1.25),
+    "vgg16": Model(use_case="complexsmall", node_batch=16, enough_ratio=1.18),
 }
 
 
@@ -91,169 +87,86 @@ class Leg:
         return sum(times_s) / max(times_s) * count / (count + len(times_s) - 1)
 
 
-class Runner:
-    """Runs plans of one use case.
-
-    Args:
-        server: Starts the workers.
-        use_case: What they train.
-        data: Folder of photos, if not the use case's own.
-        steps: Timed in each run.
-    """
-
-    def __init__(self, server: ForkServer, use_case: str, data: str | None, steps: int) -> None:
-        self._server = server
-        self._use_case = use_case
-        self._data = data
-        self._steps = steps
-        self._cores = read_cpu().core_ids
-
-    def prepare(self) -> None:
-        """Make the photos ready, untimed."""
-        task = Task(
-            purpose=Purpose.DESCRIBE, workload=Workload(use_case=self._use_case, data=self._data)
-        )
-        self._follow([task], lambda _: False)
-
-    def run(self, plan: Plan) -> Leg:
-        """Time some steps of a plan."""
-        task = Task(
-            purpose=Purpose.TIME,
-            workload=Workload(use_case=self._use_case, data=self._data),
-            plan=plan,
-        )
-        steps: list[StepDone] = []
-        facts: dict[str, Any] = {}
-
-        def listen(report: object) -> bool:
-            if isinstance(report, StrategyPrepared):
-                facts.update(report.facts)
-            elif isinstance(report, StepDone):
-                steps.append(report)
-            return len(steps) == _WARMUP_STEPS + self._steps
-
-        self._follow(make_worker_tasks(task, self._cores[: plan.threads]), listen)
-        timed = steps[_WARMUP_STEPS:]
-        return Leg(
-            plan=plan,
-            step_times_s=tuple(step.time_s for step in timed),
-            input_s=median(step.input_s for step in timed),
-            facts=facts,
-        )
-
-    def _follow(self, tasks: list[Task], listen: Any) -> None:
-        """Start workers and hear them until ``listen`` has heard enough, or they are done."""
-        deadline = time.monotonic() + _LIMIT_S
-        with (
-            tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as logs,
-            WorkerGroup(self._server, tasks, Path(logs)) as group,
-        ):
-            while event := group.next_event(deadline - time.monotonic()):
-                if failure := explain_failure(group, event):
-                    raise BenchError(f"{failure.message}\n{failure.log_tail}")
-                if isinstance(event, ReportReceived) and listen(event.report):
-                    return
-        if time.monotonic() >= deadline:
-            raise BenchError(f"no end within {_LIMIT_S:.0f} s")
-
-
 def main() -> int:
     """Measure and show."""
-    parser = make_parser(__doc__)
-    add = parser.add_argument
-    add("--model", choices=list(_MODELS), help="this one only (both)")
-    add("--blocks", type=positive, default=2, help="of four runs each (2)")
-    add("--steps", type=positive, default=4, help="timed in each run (4)")
-    add("--batch", type=positive, help="node batch (AlexNet 128, VGG16 16)")
-    add("--micro-batches", type=positive, help="of a step (8)")
-    add("--schedule", choices=["1f1b", "gpipe"], default="1f1b", help="(1f1b)")
-    add("--memory-format", choices=MEMORY_FORMATS, default="channels_last")
-    add("--precision", choices=PRECISIONS, default="fp32")
-    add("--input", choices=INPUTS[:2], default="cache")
-    add("--data", help="folder of photos (those of each use case, drawn once)")
-    options = parser.parse_args()
+    parser = make_parser(__doc__, blocks=(2, "of four runs each"), steps=(4, "timed in each run"))
+    parser.add_argument("--model", choices=list(_MODELS), help="this one only (both)")
+    arguments, out = begin(parser)
     if len(read_cpu().core_ids) < _STAGES:
         raise BenchError(f"this bench needs {_STAGES} cores")
-    out = Output("pipeline", as_json=options.json)
-    out.introduce()
     results: list[Result] = []
     with ForkServer() as server:
-        for name in [options.model] if options.model else list(_MODELS):
-            model = _MODELS[name]
-            runner = Runner(server, model.use_case, options.data, options.steps)
-            runner.prepare()
-            plan = Plan(
-                strategy="pipeline",
-                node_batch=options.batch or model.node_batch,
-                processes=_STAGES,
-                micro_batches=options.micro_batches or model.micro_batches,
-                memory_format=options.memory_format,
-                precision=options.precision,
-                input=options.input,
-                allocator="retain",
-                options={"schedule": options.schedule, "cut": "measured"},
-            )
-            results += _judge(name, model, plan, runner, options.blocks, out)
+        for name in [arguments.model] if arguments.model else list(_MODELS):
+            workload = Workload(use_case=_MODELS[name].use_case)
+            for _ in reports_of(server, [Task(purpose=Purpose.DESCRIBE, workload=workload)]):
+                pass  # the photos are made ready, untimed
+            run = partial(_run, server, workload, arguments.steps)
+            results += _judge(name, run, arguments.blocks, out)
     return out.conclude(results)
 
 
-def _judge(
-    name: str, model: Model, measured: Plan, runner: Runner, blocks: int, out: Output
-) -> list[Result]:
+def _run(server: ForkServer, workload: Workload, steps: int, plan: Plan) -> Leg:
+    """Time some steps of a plan."""
+    task = Task(purpose=Purpose.TIME, workload=workload, plan=plan)
+    tasks = make_worker_tasks(task, read_cpu().core_ids[: plan.threads])
+    timed: list[StepDone] = []
+    facts: dict[str, Any] = {}
+    for report in reports_of(server, tasks, steps=_WARMUP_STEPS + steps):
+        if isinstance(report, StrategyPrepared):
+            facts.update(report.facts)
+        elif isinstance(report, StepDone):
+            timed.append(report)
+    del timed[:_WARMUP_STEPS]
+    return Leg(
+        plan=plan,
+        step_times_s=tuple(step.time_s for step in timed),
+        input_s=median(step.input_s for step in timed),
+        facts=facts,
+    )
+
+
+def _judge(name: str, run: Callable[[Plan], Leg], blocks: int, out: Output) -> list[Result]:
+    model = _MODELS[name]
+    measured = Plan(
+        strategy="pipeline",
+        node_batch=model.node_batch,
+        processes=_STAGES,
+        micro_batches=_MICRO_BATCHES,
+        memory_format="channels_last",
+        input="cache",
+        allocator="retain",
+        options={"schedule": "1f1b", "cut": "measured"},
+    )
     paper = replace(measured, options={**measured.options, "cut": "paper"})
-    alone = Plan(
-        strategy="sequential",
-        **{
-            key: getattr(measured, key)
-            for key in ("node_batch", "micro_batches", "memory_format", "precision")
-        },
-        input=measured.input,
-        allocator=measured.allocator,
-    )
+    alone = replace(measured, strategy="sequential", processes=1, options={})
     out.say(
-        f"{name}: {_STAGES} stages on one core each, batch {measured.node_batch} in "
-        f"{measured.micro_batches} micro-batches, {measured.options['schedule']}, "
-        f"{measured.memory_format}, {measured.precision}, input {measured.input}"
+        f"{name}: {_STAGES} stages on one core each, batch {model.node_batch} in {_MICRO_BATCHES} "
+        "micro-batches"
     )
+    cuts = alternate(lambda: run(measured), lambda: run(paper), blocks=blocks)
+    ways = alternate(lambda: run(measured), lambda: run(alone), blocks=blocks)
+    pipelines, singles = [leg for leg, _ in (*cuts, *ways)], [leg for _, leg in ways]
+    _show(pipelines, singles, out)
 
-    def run(plan: Plan) -> Leg:
-        return runner.run(plan)
+    def rate(legs: Iterable[Leg]) -> float:
+        return model.node_batch / median(leg.step_s for leg in legs)
 
-    cuts = list(alternate(lambda: run(measured), lambda: run(paper), blocks=blocks))
-    ways = list(alternate(lambda: run(measured), lambda: run(alone), blocks=blocks))
-    _show([leg for leg, _ in (*cuts, *ways)], [leg for _, leg in ways], out)
-    batch = measured.node_batch
+    ratio = paired_ratio([(single.step_s, leg.step_s) for leg, single in ways])
+    of_bound = paired_ratio([(single.step_s / leg.bound, leg.step_s) for leg, single in ways])
+    of_stages = paired_ratio([(leg.ideal_step_s, leg.step_s) for leg in pipelines])
     return [
-        Result(
-            f"{name}: pipeline, measured cut",
-            batch / median(leg.step_s for leg, _ in (*cuts, *ways)),
-            "images/s",
-        ),
-        Result(
-            f"{name}: pipeline, the paper's cut",
-            batch / median(leg.step_s for _, leg in cuts),
-            "images/s",
-        ),
-        Result(f"{name}: one process", batch / median(leg.step_s for _, leg in ways), "images/s"),
+        Result(f"{name}: pipeline, measured cut", rate(pipelines), "images/s"),
+        Result(f"{name}: pipeline, the paper's cut", rate(leg for _, leg in cuts), "images/s"),
+        Result(f"{name}: one process", rate(singles), "images/s"),
         Result(
             f"{name}: measured cut / the paper's",
-            paired_ratio([(b.step_s, a.step_s) for a, b in cuts]),
+            paired_ratio([(theirs.step_s, ours.step_s) for ours, theirs in cuts]),
             low=model.enough_ratio,
         ),
-        Result(
-            f"{name}: pipeline / one process", paired_ratio([(b.step_s, a.step_s) for a, b in ways])
-        ),
+        Result(f"{name}: pipeline / one process", ratio),
         Result(f"{name}: bound of that", median(leg.bound for leg, _ in ways)),
-        Result(
-            f"{name}: share of the bound",
-            paired_ratio([(b.step_s / a.bound, a.step_s) for a, b in ways]),
-            low=_ENOUGH_OF_BOUND,
-        ),
-        Result(
-            f"{name}: share of what its stages allow",
-            paired_ratio([(leg.ideal_step_s, leg.step_s) for leg, _ in (*cuts, *ways)]),
-            low=_ENOUGH_OF_BOUND,
-        ),
+        Result(f"{name}: share of the bound", of_bound, low=_ENOUGH_OF_BOUND),
+        Result(f"{name}: share of what its stages allow", of_stages, low=_ENOUGH_OF_BOUND),
     ]
 
 

@@ -10,26 +10,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import psutil
-from _block import CASES, Result, begin, make_parser, run_bench
-from _trainings import JobTraining
+from _block import Result, begin, make_parser, run_bench
+from _trainings import endless_training, local_command
 from _turns import Turn, take_turns
 
-from launch.hosts.host_line import Host
-from launch.job import Job, NodeJob
-from launch.mpi.command import mpi_command
-from launch.mpi.job import MpiJob
-from launch.mpi.settings import MpiSettings
+from launch.job import NodeJob
 from launch.plan import Plan
 from launch.reports import HostUsed, StepSums
-from launch.workload import Workload
 from planner.trainings.series import MOST_POINTS, UsageSeries
 from probes import codec
 from probes.sampling.gpus import GpuUse
@@ -41,10 +36,8 @@ from probes.timing import paired_ratio
 from probes.usage import find_tree, resident_bytes
 
 BENCH = Path(__file__).parent
-CASE = f"{CASES}:AlexNetInMemory"
-_BATCH, _ENDLESS = 8, 100_000
+_BATCH = 8
 _ROUNDS, _TURN_S = 20, 5.0
-_LIMIT_S = 600.0
 _SEEN_EVERY_S = 0.02
 _GIB = 2**30
 _HOLD = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print(flush=True); input()"
@@ -142,27 +135,14 @@ def _memory_ratio() -> float:
 def _turn(every_s: float) -> Iterator[Turn]:
     """Start a training without end that uses all cores, and looks at itself so often."""
     plan = Plan(strategy="processes", node_batch=_BATCH, processes=2, replicas=2)
-    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as name:
-        folder = Path(name)
-        job = Job(
-            workload=Workload(use_case=CASE, data=name),
-            nodes=(NodeJob(host="localhost", plan=plan),),
-            run_directory=name,
-            hang_timeout_s=_LIMIT_S,  # it stands still when it is not its turn
-        )
-        (folder / "samples").write_text(str(_ENDLESS * _BATCH))
-        document, log = folder / "job.json", folder / "mpirun.log"
-        document.write_bytes(codec.encode(job))
-        hosts = (Host(name="localhost", line=1),)
-        program = ["_sampled_rank", str(every_s), str(document)]
-        settings = MpiSettings(allow_root=os.geteuid() == 0)
-        command = mpi_command(hosts, program, settings, os.environ, starts_here=True)
-        with MpiJob(command, log) as running:
-            turn = Turn([JobTraining(running, document, log)], warm_up=2)
-            try:
-                yield turn
-            finally:
-                turn.close()
+    nodes = [NodeJob(host="localhost", plan=plan)]
+    ranks = partial(local_command, "_sampled_rank", str(every_s))
+    with endless_training(nodes, ranks) as training:
+        turn = Turn([training], warm_up=2)
+        try:
+            yield turn
+        finally:
+            turn.close()
 
 
 @contextmanager
