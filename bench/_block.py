@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -331,6 +331,12 @@ def mean_difference(differences: Sequence[float]) -> Interval:
     half = NORMAL_95 * stdev(differences) / math.sqrt(len(differences))
     centre = fmean(differences)
     return Interval(median=centre, low=centre - half, high=centre + half, count=len(differences))
+
+
+def stated_interval(values: Mapping[str, float], count: int) -> Interval:
+    """Read an interval of a JSON document of ddlplan's."""
+    low, high = values["ci_low"], values["ci_high"]
+    return Interval(median=values["median"], low=low, high=high, count=count)
 
 
 def make_parser(description: str | None, **counts: tuple[int, str]) -> argparse.ArgumentParser:

@@ -8,30 +8,15 @@ import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from _block import Answer, BenchError, Ddlplan, Output, root_option
 
-_DEFAULTS = {
-    "processes": 1,
-    "threads_per_process": 1,
-    "replicas": 1,
-    "micro_batches": 1,
-    "devices": ["cpu"],
-    "precision": "fp32",
-    "memory_format": "contiguous",
-    "input": "files",
-    "loader_workers": 0,
-    "allocator": "default",
-    "fused_optimizer": False,
-    "compile": False,
-    "cuda_graph": False,
-    "options": {},
-}
-"""Every setting of a baseline plan; spelled out, so that a changed default is no other baseline."""
-
+from launch.plan import Plan
+from planner.report.plan_line import describe_plan
+from probes import codec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
@@ -193,10 +178,11 @@ def _allowed(plan: dict[str, Any], precision: str) -> dict[str, Any]:
 
 
 def say_plan(out: Output, best: Mapping[str, Any]) -> None:
-    """Show what differs from the defaults."""
-    changed = {key: best[key] for key, usual in _DEFAULTS.items() if best[key] != usual}
-    settings = ", ".join(f"{key} {value}" for key, value in changed.items()) or "all defaults"
+    """Show a plan, and at which rate it is on record."""
+    names = [field.name for field in fields(Plan)]
+    settings = {name: best[name] for name in names if best.get(name) is not None}
+    plan = codec.convert(settings, Plan, source="plan")
     rate = best["throughput_samples_per_s"]
-    out.say(f"best plan: {best['strategy']}, batch {best['node_batch']}, {settings}")
+    out.say(f"best plan: {describe_plan(plan)}")
     out.say(f"recorded:  {rate['median']:.1f} samples/s from {rate['samples']} steps")
     out.say()

@@ -63,7 +63,7 @@ def measure_nodes(
     """
     small = {host: max(1, batch // 4) for host, batch in tuned.items()}
     with cluster.turn(each_alone(small)) as few:
-        found = list(take_turns([few, alone], rounds=rounds, seconds=seconds))
+        found = take_turns([few, alone], rounds=rounds, seconds=seconds)
     nodes = []
     for place, (host, part) in enumerate(zip(tuned, parts, strict=True)):
         points = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Protocol
 
@@ -74,14 +74,15 @@ class Turn:
         return times
 
 
-def take_turns(
-    turns: Sequence[Turn], *, rounds: int, seconds: float
-) -> Iterator[list[list[float]]]:
+def take_turns(turns: Sequence[Turn], *, rounds: int, seconds: float) -> list[list[list[float]]]:
     """Let each go on once a round; give the step times of its trainings, in the order of the turns.
 
     Every other round goes backwards, so that what drifts evenly favours none.
     """
+    found = []
     for number in range(rounds):
-        order = range(len(turns)) if number % 2 == 0 else reversed(range(len(turns)))
-        found = {place: turns[place].take(seconds) for place in order}
-        yield [found[place] for place in range(len(turns))]
+        times: dict[int, list[float]] = {}
+        for place in range(len(turns))[:: 1 if number % 2 == 0 else -1]:
+            times[place] = turns[place].take(seconds)
+        found.append([times[place] for place in range(len(turns))])
+    return found

@@ -177,7 +177,7 @@ def _try(setting: Setting, arguments: Namespace, out: Output) -> Tried:
             out.say(f"  {setting}: {_describe(nodes, exchange)}")
             trained = _worth_training(verdict.chosen, verdict.predictions)
             jobs = [stack.enter_context(cluster.turn(_among_others(tuned, one))) for one in trained]
-            found = list(take_turns([alone, *jobs], rounds=rounds, seconds=seconds))
+            found = take_turns([alone, *jobs], rounds=rounds, seconds=seconds)
     held = []
     for place, one in enumerate(trained, start=1):
         predicted = one.throughput_samples_per_s

@@ -13,10 +13,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
-from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench
+from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench, stated_interval
 from testbed.bed import Testbed
-
-from probes.timing import Interval
 
 _RATE, _BATCH = "1gbit", 32
 """Of the link, and of each host."""
@@ -61,12 +59,7 @@ def _results(found: dict[str, Any]) -> list[Result]:
         results.append(
             Result(
                 f"{_RATE}: samples/s of ours / {peer['peer']}, {setting}",
-                Interval(
-                    median=ratio["median"],
-                    low=ratio["ci_low"],
-                    high=ratio["ci_high"],
-                    count=ratio["samples"],
-                ),
+                stated_interval(ratio, ratio["samples"]),
                 low=_LOW[setting] if is_judged else None,
             )
         )

@@ -25,11 +25,12 @@ from _block import (
     make_parser,
     positive,
     run_bench,
+    stated_interval,
 )
 from _launches import Launched, Launches, say_plan
 from _photos import link_photos
 
-from probes.timing import Interval, paired_ratio
+from probes.timing import paired_ratio
 
 _STEADY = {
     ("simplebig", "fp32"): 2.4,
@@ -149,7 +150,8 @@ def _kept(pairs: Pairs, best: Mapping[str, Any], arguments: argparse.Namespace) 
         Result("baseline, launched / recorded throughput", paired_ratio(baselines)),
     ]
     if best["speedup"] is not None:
-        claimed = _interval(best["speedup"], best)
+        count = best["throughput_samples_per_s"]["samples"]
+        claimed = stated_interval(best["speedup"], count)
         results.insert(0, Result("speedup that tune claimed", claimed))
     return results
 
@@ -162,15 +164,6 @@ def _share(tuned: Answer) -> Result:
     """
     share = tuned.data["stepping_share"] * tuned.data["elapsed_s"] / tuned.wall_s
     return Result("share of the tune command in training steps", 100 * share, "%", low=85)
-
-
-def _interval(values: Mapping[str, float], best: Mapping[str, Any]) -> Interval:
-    return Interval(
-        median=values["median"],
-        low=values["ci_low"],
-        high=values["ci_high"],
-        count=best["throughput_samples_per_s"]["samples"],
-    )
 
 
 def _parser() -> argparse.ArgumentParser:

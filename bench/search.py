@@ -1,10 +1,9 @@
 """Regret of the plan that a search chooses, and how much sooner ours comes near than others do.
 
-Machines are imagined (`_worlds.py`): a stated model gives the time of a step, noise comes on top,
-and a clock is wound in place of waiting. ``tune`` is the project's own search, with its races and
-its final. The others are samplers alone, which get the same trials on the same machines: start,
-first step, and steps until a few seconds have passed. *Regret* is by how much the true time of the
-chosen plan is above that of the best plan that ``tune`` offers.
+Machines are imagined (`_worlds.py`), and a clock is wound in place of waiting. ``tune`` is the
+project's own search, with its races and its final. The others are samplers alone, which get the
+same trials on the same machines: start, first step, and steps until a few seconds have passed.
+*Regret* is by how much the true time of the chosen plan is above that of the best one on offer.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import warnings
 from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Protocol
 
@@ -22,7 +22,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 import numpy as np
 import optuna
 from _block import Output, Result, begin, make_parser, run_bench
-from _curve import Curve
 from _imagined_tuning import tune
 from _worlds import MACHINES, Machine, Noise, RecordedNoise, World
 from optuna.trial import TrialState
@@ -82,17 +81,14 @@ class Ours:
         self._proposal: Proposal | None = None
 
     def propose(self) -> Plan | None:
-        """See `Searcher`."""
         self._proposal = self._search.propose()
         return None if self._proposal is None else self._proposal.plan
 
     def tell(self, result: TrialResult) -> None:
-        """See `Searcher`."""
         assert self._proposal is not None
         self._search.tell(self._proposal, result)
 
     def best(self) -> Plan | None:
-        """See `Searcher`."""
         return next(iter(self._search.rank_tried()), None)
 
 
@@ -110,7 +106,6 @@ class Optunas:
         self._note(baseline)
 
     def propose(self) -> Plan | None:
-        """See `Searcher`."""
         for _ in range(1000):
             self._trial = self._study.ask()
             try:
@@ -120,7 +115,6 @@ class Optunas:
         return None
 
     def tell(self, result: TrialResult) -> None:
-        """See `Searcher`."""
         assert self._trial is not None
         rate = result.throughput_samples_per_s()
         if rate is None:
@@ -130,7 +124,6 @@ class Optunas:
             self._note(result)
 
     def best(self) -> Plan | None:
-        """See `Searcher`."""
         return None if self._best is None else self._best[1]
 
     def _note(self, result: TrialResult) -> None:
@@ -171,50 +164,18 @@ class Trials:
         """Run a plan until it is known, has clearly lost, or the time is up."""
         started_s = self.now_s
         self.now_s += self._world.start_s(plan)
-        if "cpu" in plan.devices and (
-            self._world.peak_bytes(plan) > self._world.node.memory.usable_bytes
-        ):
-            return self._result(plan, role, Outcome.OUT_OF_MEMORY, [], started_s)
-        compile_s = self._world.compile_s if plan.compile else None
-        self.now_s += compile_s or 0.0
-        times: list[float] = []
-        step_s = self._world.sample_s(plan) * plan.node_batch
-        outcome = Outcome.OK
-        while len(times) < 1 + _FEWEST or (
-            len(times) < 1 + _MOST_STEPS and sum(times[1:]) < _STEPS_S
-        ):
-            if self.now_s >= self._budget_s:
-                outcome = Outcome.OK if len(times) > 1 else Outcome.TIME_LIMIT
-                break
-            times.append(step_s * self._disturbance(self.now_s, step_s))
-            self.now_s += times[-1]
-            known_s = min(times[1:], default=0.0) / plan.node_batch
-            if len(times) == 3 and known_s > _CLEARLY * self._best_s:
-                outcome = Outcome.SLOWER
-                break
-        result = self._result(plan, role, outcome, times, started_s, compile_s)
-        rate = result.throughput_samples_per_s()
-        if rate is not None:
-            self._best_s = min(self._best_s, 1 / rate.median)
-        return result
-
-    def _result(
-        self,
-        plan: Plan,
-        role: Role,
-        outcome: Outcome,
-        times: Sequence[float],
-        started_s: float,
-        compile_s: float | None = None,
-    ) -> TrialResult:
-        measurement = None
-        if times:
-            warmup_s, samples_s = tuple(times[:1]), tuple(times[1:])
-            measurement = Measurement(
-                warmup_s=warmup_s if samples_s else (), samples_s=samples_s or warmup_s
-            )
         peak = self._world.peak_bytes(plan) if "cpu" in plan.devices else None
-        return TrialResult(
+        compile_s: float | None = None
+        measurement: Measurement | None = None
+        outcome = Outcome.OUT_OF_MEMORY
+        if (peak or 0) <= self._world.node.memory.usable_bytes:
+            compile_s = self._world.compile_s if plan.compile else None
+            self.now_s += compile_s or 0.0
+            outcome, times = self._make_steps(plan)
+            if times:
+                first, more = times[:1], times[1:]
+                measurement = Measurement(warmup_s=first if more else (), samples_s=more or first)
+        result = TrialResult(
             plan=plan,
             role=role,
             outcome=outcome,
@@ -223,6 +184,49 @@ class Trials:
             compile_s=compile_s,
             elapsed_s=self.now_s - started_s,
         )
+        rate = result.throughput_samples_per_s()
+        if rate is not None:
+            self._best_s = min(self._best_s, 1 / rate.median)
+        return result
+
+    def _make_steps(self, plan: Plan) -> tuple[Outcome, tuple[float, ...]]:
+        times: list[float] = []
+        step_s = self._world.sample_s(plan) * plan.node_batch
+        while len(times) < 1 + _FEWEST or (
+            len(times) < 1 + _MOST_STEPS and sum(times[1:]) < _STEPS_S
+        ):
+            if self.now_s >= self._budget_s:
+                return Outcome.OK if len(times) > 1 else Outcome.TIME_LIMIT, tuple(times)
+            times.append(step_s * self._disturbance(self.now_s, step_s))
+            self.now_s += times[-1]
+            known_s = min(times[1:], default=0.0) / plan.node_batch
+            if len(times) == 3 and known_s > _CLEARLY * self._best_s:
+                return Outcome.SLOWER, tuple(times)
+        return Outcome.OK, tuple(times)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """True time of the plan that a search would choose, over its seconds."""
+
+    points: tuple[tuple[float, float], ...]
+    trials: int
+
+    tried_s: float
+    """That of the best plan that was tried."""
+
+    claim: tuple[float, bool] | None = None
+    """Half width of the claimed speedup in percent, and whether the true one lies within."""
+
+    def at(self, second: float) -> float:
+        """Give the time of the plan that would be chosen then."""
+        return [time_s for moment_s, time_s in self.points if moment_s <= second][-1]
+
+    def first_below(self, time_s: float) -> float:
+        """Give the second from which the choice stays below a time; infinite where it does not."""
+        above = [i for i, (_, chosen_s) in enumerate(self.points) if chosen_s > time_s]
+        after = above[-1] + 1 if above else 0
+        return self.points[after][0] if after < len(self.points) else math.inf
 
 
 def search(name: str, world: World, disturbance: Disturbance, seed: int, budget_s: float) -> Curve:

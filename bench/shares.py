@@ -62,7 +62,7 @@ def _compare(cluster: Cluster, ratio: int, arguments: Namespace) -> list[Result]
         trainings.append([together(equal)])
     with ExitStack() as stack:
         turns = [stack.enter_context(cluster.turn(jobs)) for jobs in trainings]
-        found = list(take_turns(turns, rounds=rounds, seconds=seconds))
+        found = take_turns(turns, rounds=rounds, seconds=seconds)
     name = f"{ratio}:1"
     sums = [
         sum(share / time_s for share, time_s in zip(ours.values(), alone_s, strict=True))

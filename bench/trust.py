@@ -23,8 +23,8 @@ from statistics import fmean, median
 import numpy as np
 from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from _races import alone, make_runner, race_final, read_plan, share_result
-from _start_deviation import deviation_of_starts, times_of_starts
 from _worlds import Noise, RecordedNoise
+from numpy.typing import NDArray
 
 from launch.plan import Plan
 from launch.reports import StepDone
@@ -54,10 +54,12 @@ _RATIO = 1.05
 _LAUNCH_S = 17.0
 _LATER_S = 3600.0
 _LOOKS = 24
+_DRAWS = 200_000
 _SEARCHES, _SHORT_ROUNDS = 3, 2
 """Races of three plans before a short final, and the rounds of each."""
 
 Slowness = Callable[[float, float], float]
+Times = NDArray[np.float64]
 
 NOISES: dict[str, Callable[[int], Slowness]] = {
     "independent steps": lambda seed: Noise(seed, deviation=0.08).factor,
@@ -259,17 +261,57 @@ def _compare_starts(arguments: Namespace, out: Output) -> list[Result]:
     groups = []
     with _real_race(arguments, out) as (plan, race):
         for count in sizes:
-            groups.append(logs := times_of_starts(race([plan] * count, starts=1)))
+            groups.append(logs := _times_of_starts(race([plan] * count, starts=1)))
             means = logs.mean(axis=1) - logs.mean()
             out.say("  ".join(f"{100 * math.expm1(mean):+.2f} %" for mean in means))
     return [
         Result(
             "standard deviation of a plan's speed between starts, assumed is the limit",
-            deviation_of_starts(groups).scaled(100),
+            _deviation_of_starts(groups).scaled(100),
             "%",
             high=100 * START_DEVIATION,
         )
     ]
+
+
+def _times_of_starts(results: Sequence[TrialResult]) -> Times:
+    """Give the logarithms of turns: a row for each start, a column for each round.
+
+    Args:
+        results: Of a race of one plan with itself, started once in each.
+
+    Raises:
+        BenchError: They did not fit into memory at once, so that each turn was a start.
+    """
+    measured = [result.measurement for result in results if result.measurement]
+    if any(one.starts > 1 for one in measured):
+        raise BenchError(f"{len(results)} starts need too much memory: use fewer --at-once")
+    return np.log([one.samples_s for one in measured])
+
+
+def _deviation_of_starts(groups: Sequence[Times]) -> Interval:
+    """Give the standard deviation between starts, with its 95 % interval.
+
+    The variance of turns is that between rounds, which the starts of a group share, that between
+    starts, and the rest: ``MS_starts`` is of ``rest + rounds * between`` and ``MS_rest`` of
+    ``rest`` (analysis of variance in two ways without repetition). The interval holds the middle
+    95 % of what the two leave possible of ``between``. Source: Weerahandi, "Generalized confidence
+    intervals", 1993. Turns of a start that are alike for another reason, such as noise that lasts
+    longer than a round, count as between starts: it is an upper estimate.
+    """
+    squares, degrees = np.zeros(2), np.zeros(2)
+    rounds = groups[0].shape[1]
+    for logs in groups:
+        starts = logs.mean(axis=1, keepdims=True)
+        rest = logs - starts - logs.mean(axis=0, keepdims=True) + logs.mean()
+        squares += rounds * np.sum((starts - logs.mean()) ** 2), np.sum(rest**2)
+        degrees += len(logs) - 1, (len(logs) - 1) * (rounds - 1)
+    between, rest = squares / degrees
+    draw = np.random.default_rng(0)
+    possible = [squares[i] / draw.chisquare(degrees[i], _DRAWS) for i in range(2)]
+    low, high = np.quantile((possible[0] - possible[1]) / rounds, (0.025, 0.975))
+    found = [math.sqrt(max(0.0, float(v))) for v in ((between - rest) / rounds, low, high)]
+    return Interval(median=found[0], low=found[1], high=found[2], count=sum(map(len, groups)))
 
 
 def _parts(arguments: Namespace) -> int:

@@ -109,7 +109,7 @@ def _judge(cluster: Cluster, link: Link, batch: int, rounds: int) -> list[Result
                 cluster.ddp_turn(batch, channels_last=True),
             )
         ]
-        found = list(take_turns(turns, rounds=rounds, seconds=_TURN_S))
+        found = take_turns(turns, rounds=rounds, seconds=_TURN_S)
     steps_s = [ours[0] for ours, *_ in found]
     computing_s = [fmean(alone) for _, alone, *_ in found]
     compute_s = fmean(computing_s)

@@ -24,11 +24,6 @@ from _turns import Turn, take_turns
 
 from launch.job import NodeJob
 from launch.plan import Plan
-from launch.reports import HostUsed, StepSums
-from planner.trainings.series import MOST_POINTS, UsageSeries
-from probes import codec
-from probes.sampling.gpus import GpuUse
-from probes.sampling.host_sampler import HostUse
 from probes.sampling.machine import read_counters
 from probes.sampling.pace import Pace
 from probes.sampling.process_tree import ProcessTree
@@ -46,11 +41,7 @@ _HOLD = "import sys; held = bytearray(b'x') * int(sys.argv[1]); print(flush=True
 def main() -> int:
     """Measure and show."""
     _, out = begin(make_parser(__doc__))
-    results = [*_samples(), *_series()]
-    out.show(results)
-    turns = _in_turns()
-    out.show(turns)
-    return out.conclude(results + turns)
+    return out.conclude([*out.show_each(_samples()), *_in_turns()])
 
 
 def _samples() -> Iterator[Result]:
@@ -71,38 +62,11 @@ def _samples() -> Iterator[Result]:
         yield Result("proportional set size of 1 GiB", 1e3 * cost_s, "ms")
 
 
-def _series() -> Iterator[Result]:
-    """Measure the processor time of whoever started the job, for a series of full length."""
-    series = UsageSeries(is_first=True, has_syncs=True)
-    gpu = GpuUse(uuid="GPU-0", utilisation=0.9, memory_bytes=_GIB, power_w=300.0)
-    use = HostUse(
-        elapsed_s=1.0,
-        busy_cores=1.9,
-        machine_busy_cores=1.95,
-        io_wait_cores=0.01,
-        received_bytes_per_s=1e6,
-        sent_bytes_per_s=1e6,
-        processes=4,
-        threads=40,
-        memory_bytes=_GIB,
-        gpus=(gpu,),
-    )
-    steps = StepSums(steps=3, time_s=1.0, input_s=0.1, sync_s=0.1, samples=96, loss_sum=60.0)
-    line = HostUsed(rank=0, use=use, steps=steps).encode()
-    for second in range(MOST_POINTS):
-        series.add(float(second), HostUsed(rank=0, use=use, steps=steps))
-    document = codec.encode(series.values())
-    yield Result("report of a sample", len(line), "bytes")
-    yield Result("series of full length", len(document) / 1024, "KiB")
-    cost_s = _cost_s(lambda: codec.to_builtins(series.values()), repeats=20)
-    yield Result("making it, processor time", 1e3 * cost_s, "ms")
-
-
 def _in_turns() -> list[Result]:
     os.environ["PYTHONPATH"] = str(BENCH)
     with ExitStack() as stack:
         turns = [stack.enter_context(_turn(every_s)) for every_s in (0.0, 1.0, _SEEN_EVERY_S)]
-        found = list(take_turns(turns, rounds=_ROUNDS, seconds=_TURN_S))
+        found = take_turns(turns, rounds=_ROUNDS, seconds=_TURN_S)
         memory = _memory_ratio()
     without, usual, many = ([times[0] for times in each] for each in zip(*found, strict=True))
     return [
