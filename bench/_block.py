@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NoReturn, TextIO, TypeVar
+from typing import IO, Any, NoReturn, TextIO, TypeVar
 
 from launch.errors import LaunchError
 from planner.errors import PlannerError
@@ -28,6 +28,10 @@ from probes.errors import ProbeError
 from probes.timing import NORMAL_95, Interval
 
 T = TypeVar("T")
+
+_TESTS = Path(__file__).parents[1] / "tests"
+sys.path += [str(_TESTS / part) for part in ("hosts", "planner", "planner/service/pages")]
+"""Benches use hosts, servers and stored things of the tests."""
 
 CASES = Path(__file__).with_name("_cases.py")
 """Use cases of benches: `launch` and `tune` know them by ``FILE:CLASS``."""
@@ -92,6 +96,30 @@ class Ddlplan:
         own_cache = {} if self.cache is None else {"DDLPLAN_CACHE": str(self.cache)}
         return kept | own_cache | {"NO_COLOR": "1", "TMPDIR": str(self.folder)}
 
+    def start(
+        self,
+        *arguments: object,
+        output: IO[bytes] | int = subprocess.DEVNULL,
+        errors: IO[bytes] | int = subprocess.DEVNULL,
+        variables: Mapping[str, str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start a command, such as one that is killed later.
+
+        Args:
+            arguments: What follows ``ddlplan``; ``--db`` is added.
+            output: Where its stdout goes.
+            errors: Where its stderr goes.
+            variables: Of the environment, beside the usual ones.
+        """
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=self.folder,
+            env=self.environment() | (variables or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+        )
+
     def run(self, *arguments: object, show_progress: bool = False) -> Answer:
         """Run a command to its end.
 
@@ -103,6 +131,11 @@ class Ddlplan:
             BenchError: It failed.
         """
         command = [*self.command(*arguments), "--json"]
+        text, wall_s = self.execute(command, show_progress=show_progress)
+        return Answer(data=json.loads(text)["data"], wall_s=wall_s)
+
+    def execute(self, command: Sequence[str], *, show_progress: bool = False) -> tuple[str, float]:
+        """Run a command line to its end; give what it printed, and the time that it took."""
         started = time.perf_counter()
         done = subprocess.run(
             command,
@@ -118,7 +151,7 @@ class Ddlplan:
         if done.returncode != 0:
             tail = "\n".join((done.stderr or "").splitlines()[-20:])
             raise BenchError(f"exit code {done.returncode} of {' '.join(command)}\n{tail}".strip())
-        return Answer(data=json.loads(done.stdout)["data"], wall_s=wall_s)
+        return done.stdout, wall_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

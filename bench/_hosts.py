@@ -14,8 +14,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, TextIO
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
-
 from _block import BenchError
 from _trainings import DdpTraining, JobTraining, endless_training, own_folder
 from _turns import Turn

@@ -6,18 +6,15 @@ import multiprocessing
 import os
 import random
 import signal
-import sqlite3
 import tempfile
 import time
-from contextlib import closing
 from pathlib import Path
 
 from _block import Output, Result, show_faults
+from _stored_trials import read_trials
 
 from launch.workload import Workload
-from planner.errors import NoDatabaseError
 from planner.store import Store
-from planner.store.inspection import check_database
 from planner.store.study_store import StudyStore
 from planner.trials.grid import read_grid
 from planner.trials.replay import Replay
@@ -74,7 +71,7 @@ def kill_searches(count: int, out: Output) -> list[Result]:
     fork = multiprocessing.get_context("fork")
     faults: list[str] = []
     acknowledged = in_search = 0
-    before: dict[int, str] = {}
+    before: dict[int, tuple[object, ...]] = {}
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
         path = Path(folder, "planner.db")
         for number in range(count):
@@ -95,7 +92,8 @@ def kill_searches(count: int, out: Output) -> list[Result]:
                 faults.append(f"kill {number}: exit code {searcher.exitcode}")
             in_search += searcher.exitcode == -signal.SIGKILL
             acknowledged += len(told)
-            found, said = _rows_after_kill(path)
+            trials, said = read_trials(path)
+            found = {trial["id"]: tuple(trial) for trial in trials}
             faults += [f"kill {number}: {one}" for one in said]
             faults += [
                 f"kill {number}: trial {known} was there and is not as it was"
@@ -113,16 +111,3 @@ def kill_searches(count: int, out: Output) -> list[Result]:
         Result("trials acknowledged", acknowledged),
         Result("trials lost, doubled or changed, databases not whole", len(faults), high=0),
     ]
-
-
-def _rows_after_kill(path: Path) -> tuple[dict[int, str], list[str]]:
-    """Give all trials, and what is wrong with the database."""
-    if not path.exists():
-        return {}, []
-    try:
-        checked = check_database(str(path))
-    except NoDatabaseError:
-        return {}, []
-    with closing(sqlite3.connect(path)) as connection:
-        rows = connection.execute("SELECT * FROM trials ORDER BY id").fetchall()
-    return {row[0]: repr(row) for row in rows}, list(checked.faults)

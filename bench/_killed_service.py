@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import secrets
-import signal
 import subprocess
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import Any
 
+import psutil
 from _block import CASES, BenchError, Ddlplan
+from _marked_processes import MarkedProcesses
 
 from planner.api import jobs
 from planner.records.job_record import JobRecord
 
-_MARK = "BENCH_SERVICE_KILLS"
 END_LIMIT_S = 180.0
 POLL_S = 0.1
 
@@ -36,14 +33,13 @@ class Service:
 
     def __init__(self, ddlplan: Ddlplan) -> None:
         self._ddlplan = ddlplan
-        self._mark = uuid.uuid4().hex
+        self._marked = MarkedProcesses()
         self._token = ddlplan.folder / "token"
         self._token.write_text(secrets.token_urlsafe(32))
         self._token.chmod(0o600)
         locks = ddlplan.folder / "locks"
         locks.mkdir()
-        self.environment = ddlplan.environment() | {
-            _MARK: self._mark,
+        self.variables = self._marked.variables | {
             "DDLPLAN_LOCKS": str(locks),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -59,16 +55,12 @@ class Service:
             return
         out = self._ddlplan.folder / "address"
         with out.open("wb") as stream:
-            self.process = subprocess.Popen(
-                self._ddlplan.command(
-                    *("serve", "--allow-actions", "--use-case", self.use_case),
-                    *("--token-file", self._token),
-                ),
-                cwd=self._ddlplan.folder,
-                env=self.environment | {"PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
+            self.process = self._ddlplan.start(
+                *("serve", "--allow-actions", "--use-case", self.use_case),
+                *("--token-file", self._token),
+                output=stream,
+                errors=stream,
+                variables=self.variables | {"PYTHONUNBUFFERED": "1"},
             )
         wait(lambda: "http://" in out.read_text(), "the server listens")
         self._port = int(out.read_text().split("http://")[1].split("/")[0].rpartition(":")[2])
@@ -101,16 +93,7 @@ class Service:
 
     def processes(self) -> dict[int, str]:
         """Give all processes but the server, with their command lines."""
-        mark, found = f"{_MARK}={self._mark}".encode(), {}
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-                continue
-            with suppress(OSError):  # it has ended, or is not ours
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    if state not in "ZX":
-                        found[int(entry.name)] = line
+        found = self._marked.find()
         if self.process is not None:
             found.pop(self.process.pid, None)
         return found
@@ -144,13 +127,11 @@ class Service:
         if self.process is not None:
             self.process.kill()
             self.process.wait()
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._marked.end()
 
 
 def _supervisor(db: str, job_id: int, processes: Mapping[int, str]) -> int | None:
-    ends = f"planner.supervision {db} {job_id} "
+    ends = f"planner.supervision {db} {job_id}"
     return max((pid for pid, line in processes.items() if line.endswith(ends)), default=None)
 
 
@@ -160,10 +141,9 @@ def _commands(processes: Mapping[int, str]) -> dict[int, int]:
     for pid, line in processes.items():
         if " -m planner " not in line or "process_end" in line:
             continue
-        with suppress(OSError):  # it has ended
-            for word in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                if word.startswith(b"DDLPLAN_JOB="):
-                    found.setdefault(int(word.partition(b"=")[2]), pid)
+        with suppress(psutil.Error):  # it has ended
+            if (job := psutil.Process(pid).environ().get("DDLPLAN_JOB")) is not None:
+                found.setdefault(int(job), pid)
     return found
 
 

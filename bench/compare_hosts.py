@@ -7,11 +7,7 @@ epoch, as a training of a user does.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
 
 from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench, stated_interval
 from testbed.bed import Testbed

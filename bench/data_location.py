@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
-
 import numpy as np
 from _block import CASES, BenchError, Output, Result, begin, make_parser, run_bench
 from _cases import ARRAY_SHAPE

@@ -19,7 +19,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,8 +26,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "hosts"))
-
+import psutil
 import torch
 from _block import CASES, BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
 from safetensors.torch import load_file
@@ -96,14 +94,7 @@ class Cluster:
         words += ["--global-batch", "8", "--keep-shares"]
         self._runs_before = len(self.runs())
         with (self.folder / "stderr").open("wb") as errors:
-            return subprocess.Popen(
-                self._ddlplan.command(*words, *arguments),
-                cwd=self.folder,
-                env=self._ddlplan.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-            )
+            return self._ddlplan.start(*words, *arguments, errors=errors)
 
     def wait_for_epoch(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the run that was started has trained an epoch."""
@@ -286,13 +277,8 @@ def _conclude(kind: str, kills: list[Kill]) -> list[Result]:
 
 
 def _pids(host: TestHost, words: str) -> list[int]:
-    found = []
-    for pid in sorted(host.pids()):
-        with suppress(OSError):
-            line = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"python" in line[0] and words.encode() in b" ".join(line):
-                found.append(pid)
-    return found
+    lines = host.command_lines().items()
+    return [pid for pid, line in lines if "python" in line[0] and words in " ".join(line)]
 
 
 def _workers(host: TestHost) -> list[int]:
@@ -302,16 +288,15 @@ def _workers(host: TestHost) -> list[int]:
 
 def _mpirun(owner: int) -> int:
     """Give the process of mpirun, which is prterun now, that a command has started."""
-    for folder in Path("/proc").iterdir():
-        with suppress(OSError, ValueError):
-            if (folder / "comm").read_text() == "prterun\n" and _parent(int(folder.name)) == owner:
-                return int(folder.name)
+    for process in psutil.Process(owner).children():
+        if process.name() == "prterun":
+            return int(process.pid)
     raise BenchError("mpirun is not there")
 
 
 def _parent(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    with suppress(psutil.NoSuchProcess):
+        return int(psutil.Process(pid).ppid())
     return 0
 
 

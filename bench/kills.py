@@ -15,8 +15,6 @@ What is trained is small, so that a trial takes about a second: it is the bookke
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import re
 import shutil
@@ -24,16 +22,15 @@ import signal
 import sqlite3
 import subprocess
 import time
-import uuid
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from _block import CASES, BenchError, Ddlplan, Result, begin, make_parser, run_bench
+from _marked_processes import MarkedProcesses
+from _stored_trials import find_doubles, read_trials
 
-_MARK = "BENCH_KILLS"
 _GONE_LIMIT_S = 10.0
 """The fork server sees at once that its owner is gone, and ends each worker with its group: this is
 room for a busy machine, and for a server that is still loading torch."""
@@ -46,21 +43,8 @@ _FINISHED_TRIAL = re.compile(r"^ *\d+  +\S")
 
 _CASE = f"{CASES}:TinyWithChild"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """What must hold of a stored trial."""
-
-    study_id: int
-    number: int
-    role: str
-    plan: str
-    row: str
-    """All columns."""
-
-
-Record = dict[int, Trial]
-"""Trials on record by their ids."""
+Record = dict[int, tuple[object, ...]]
+"""Trials on record by their ids, with all columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +81,9 @@ class Search:
 
     def __init__(self, ddlplan: Ddlplan) -> None:
         self.database = ddlplan.database
-        self._folder = ddlplan.folder
-        self._mark = uuid.uuid4().hex
-        self._environment = ddlplan.environment() | {_MARK: self._mark}
-        search = ("tune", "--use-case", _CASE, "--trials", 80, "--budget", "3m")
-        self._command = ddlplan.command(*search)
+        self.processes = MarkedProcesses()
+        self._ddlplan = ddlplan
+        self._log = ddlplan.folder / "stderr"
 
     def run(self, moment: Moment | None) -> Leg:
         """Run the command; kill it at a moment, unless it has ended by then.
@@ -109,18 +91,12 @@ class Search:
         Raises:
             BenchError: It was to come to its end, or to its first trial, and did not.
         """
-        log = self._folder / "stderr"
-        with log.open("wb") as stream:
-            tuner = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stream,
-            )
+        words = ("tune", "--use-case", _CASE, "--trials", 80, "--budget", "3m")
+        with self._log.open("wb") as errors:
+            variables = self.processes.variables
+            tuner = self._ddlplan.start(*words, errors=errors, variables=variables)
         try:
-            self._wait(tuner, log, moment)
+            self._wait(tuner, moment)
         finally:
             tuner.kill()
             tuner.wait()
@@ -128,15 +104,15 @@ class Search:
         return Leg(
             killed=tuner.returncode == -signal.SIGKILL,
             exit_code=tuner.returncode,
-            reported=_count_reported(log),
+            reported=self._count_reported(),
             gone_s=gone_s,
-            stderr=log.read_text(errors="replace"),
+            stderr=self._log.read_text(errors="replace"),
         )
 
-    def _wait(self, tuner: subprocess.Popen[bytes], log: Path, moment: Moment | None) -> None:
+    def _wait(self, tuner: subprocess.Popen[bytes], moment: Moment | None) -> None:
         """Wait for the moment, or the end of the command."""
         deadline = time.monotonic() + _END_LIMIT_S
-        while moment is None or (moment.in_trials and not _count_reported(log)):
+        while moment is None or (moment.in_trials and not self._count_reported()):
             if tuner.poll() is not None:
                 return
             if time.monotonic() > deadline:
@@ -145,32 +121,19 @@ class Search:
         with suppress(subprocess.TimeoutExpired):
             tuner.wait(moment.after_s)
 
-    def end_what_is_left(self) -> None:
-        """Kill every process of the search."""
-        for pid in self._processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
     def _wait_until_gone(self) -> float | None:
         started = time.monotonic()
-        while self._processes():
+        while self.processes.find():
             if time.monotonic() - started > _GONE_LIMIT_S:
-                self.end_what_is_left()
+                self.processes.end()
                 return None
             time.sleep(_POLL_S)
         return time.monotonic() - started
 
-    def _processes(self) -> list[int]:
-        """List the processes that have inherited the mark."""
-        mark = f"{_MARK}={self._mark}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdecimal() or int(entry.name) == os.getpid():
-                continue
-            with suppress(OSError):  # it has ended, or is not ours
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-        return found
+    def _count_reported(self) -> int:
+        """Count the trials that the tuner said were finished."""
+        lines = self._log.read_text(errors="replace").splitlines()
+        return sum(1 for line in lines if _FINISHED_TRIAL.match(line))
 
 
 def main() -> int:
@@ -221,7 +184,7 @@ def _search() -> Iterator[Search]:
         try:
             yield search
         finally:
-            search.end_what_is_left()
+            search.processes.end()
 
 
 def _draw(dice: random.Random, kills: int) -> Moment:
@@ -234,23 +197,22 @@ def _draw(dice: random.Random, kills: int) -> Moment:
     return Moment(after_s=dice.uniform(0, latest_s), in_trials=in_trials)
 
 
-def _count_reported(log: Path) -> int:
-    """Count the trials that the tuner said were finished."""
-    lines = log.read_text(errors="replace").splitlines()
-    return sum(1 for line in lines if _FINISHED_TRIAL.match(line))
-
-
 def _check(
     database: Path, before: Record, leg: Leg, rows: list[list[str]], moment: str
 ) -> tuple[Record, list[str]]:
     """Hold the database against what must be in it; add a row to the table."""
-    after, faults = _read(database)
+    trials, faults = read_trials(_copy(database))
+    after = {trial["id"]: tuple(trial) for trial in trials}
     lost = [trial_id for trial_id, trial in before.items() if after.get(trial_id) != trial]
     if lost:
         faults.append(f"trials {lost} were lost or changed")
     if len(after) - len(before) < leg.reported:
         faults.append(f"{leg.reported} trials reported, {len(after) - len(before)} stored")
-    faults += _find_doubles(after)
+    faults += find_doubles(trials, "study_id", "number")
+    searched = [trial for trial in trials if trial["role"] == "search"]
+    faults += find_doubles(searched, "study_id", "plan")
+    if len({trial["study_id"] for trial in trials}) > 1:
+        faults.append("several studies for one search")
     if not leg.killed and leg.exit_code != 0:
         last = leg.stderr.strip().splitlines()[-1:]
         faults.append(f"exit code {leg.exit_code}: {''.join(last)}")
@@ -262,52 +224,15 @@ def _check(
     return after, [f"{moment}: {fault}" for fault in faults]
 
 
-def _find_doubles(record: Record) -> list[str]:
-    numbers = Counter((trial.study_id, trial.number) for trial in record.values())
-    searched = Counter(
-        (trial.study_id, trial.plan) for trial in record.values() if trial.role == "search"
-    )
-    faults = [f"number {key} is used {n} times" for key, n in numbers.items() if n > 1]
-    faults += [f"{plan} was searched {n} times" for (_, plan), n in searched.items() if n > 1]
-    studies = {trial.study_id for trial in record.values()}
-    if len(studies) > 1:
-        faults.append(f"{len(studies)} studies for one search")
-    return faults
-
-
-def _read(database: Path) -> tuple[Record, list[str]]:
-    """Read the trials from a copy, so that the next tuner finds what the killed one left."""
-    if not database.exists():
-        return {}, []
+def _copy(database: Path) -> Path:
+    """Copy the database and its journal: the next tuner finds what the killed one left."""
     copy = database.with_name("copy.db")
     for suffix in ("", "-journal", "-wal", "-shm"):
         source, target = Path(f"{database}{suffix}"), Path(f"{copy}{suffix}")
         target.unlink(missing_ok=True)
         if source.exists():
             shutil.copyfile(source, target)
-    try:
-        with closing(sqlite3.connect(copy)) as connection:
-            connection.row_factory = sqlite3.Row
-            verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-            faults = [] if verdict == ["ok"] else [f"integrity_check: {'; '.join(verdict)}"]
-            if not connection.execute(
-                "SELECT 1 FROM sqlite_master WHERE name = 'trials'"
-            ).fetchone():
-                return {}, faults  # killed before it had any table
-            rows = connection.execute("SELECT * FROM trials ORDER BY id").fetchall()
-    except sqlite3.DatabaseError as error:
-        return {}, [f"the database cannot be read: {error}"]
-    return {row["id"]: _trial(row) for row in rows}, faults
-
-
-def _trial(row: sqlite3.Row) -> Trial:
-    return Trial(
-        study_id=row["study_id"],
-        number=row["number"],
-        role=row["role"],
-        plan=json.dumps(json.loads(row["plan"]), sort_keys=True),
-        row=repr(tuple(row)),
-    )
+    return copy
 
 
 def _count_plans(database: Path) -> int:

@@ -8,7 +8,6 @@ same with an empty database, and is no part of it.
 from __future__ import annotations
 
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -69,12 +68,8 @@ def _repeat(act: Callable[[], None], runs: int) -> Interval:
 
 
 def _list_plans(ddlplan: Ddlplan) -> None:
-    command = ddlplan.command("plans", "list")
-    done = subprocess.run(
-        command, cwd=ddlplan.folder, env=ddlplan.environment(), capture_output=True, check=False
-    )
-    if done.returncode != 0 or not done.stdout:
-        raise BenchError(f"exit code {done.returncode} of plans list\n{done.stderr.decode()}")
+    if not ddlplan.execute(ddlplan.command("plans", "list"))[0]:
+        raise BenchError("plans list prints nothing")
 
 
 def _begin(database: Path, world: World, study: Study, fresh: bool) -> None:

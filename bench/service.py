@@ -12,7 +12,6 @@ import random
 import secrets
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 import psutil
 from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
 from _service_load import Address, Readers, StandInSearch
+from imagined_lab import FULL, fill
 
 from launch.plan import Plan
 from planner.plans.stored_plan import utc_now
@@ -34,9 +34,6 @@ from planner.store import Store
 from planner.trials.result import Outcome, Role, TrialResult
 from probes.cpu import read_cpu
 from probes.timing import Measurement, paired_ratio
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/planner/service/pages"))
-from imagined_lab import FULL, fill
 
 _REPEATS, _READERS, _TURN_S = 30, 50, 8.0
 """Of each page, beside the search, and of its turn."""
@@ -96,18 +93,11 @@ def _serving(ddlplan: Ddlplan) -> Iterator[tuple[Address, psutil.Process]]:
     file = ddlplan.folder / "token"
     file.touch(mode=0o600)
     file.write_text(token)
-    process = subprocess.Popen(
-        ddlplan.command("serve", "--token-file", file),
-        cwd=ddlplan.folder,
-        env=ddlplan.environment() | {"PYTHONUNBUFFERED": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    words = ("serve", "--token-file", file)
+    process = ddlplan.start(*words, output=subprocess.PIPE, variables={"PYTHONUNBUFFERED": "1"})
     try:
         assert process.stdout is not None
-        url = process.stdout.readline().strip()
+        url = process.stdout.readline().decode().strip()
         if not url:
             raise BenchError(f"ddlplan serve ended with exit code {process.wait()}")
         yield Address(url=url, token=token), psutil.Process(process.pid)

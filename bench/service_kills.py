@@ -19,17 +19,16 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
-import subprocess
 import threading
 import time
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
 from _killed_service import END_LIMIT_S, POLL_S, Service, wait
+from _stored_trials import find_doubles, read_trials
 
 from planner.api import jobs
 from planner.records.job_record import JobRecord, JobState
@@ -175,20 +174,8 @@ class Round:
                 faults.append(f"job {job.id} behind it is {job.state}: {job.error}")
             elif self._victim == "server" and job.id in self._numbers and job.state not in allowed:
                 faults.append(f"job {job.id} is {job.state}: {job.error}")
-        return faults + check_database(service.db)
-
-
-def check_database(db: str) -> list[str]:
-    """See that the database is sound and holds each trial once."""
-    with closing(sqlite3.connect(db, timeout=30)) as connection:
-        verdict = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-        doubled = connection.execute(
-            "SELECT study_id, number FROM trials GROUP BY study_id, number HAVING count(*) > 1"
-        ).fetchall()
-    faults = [] if verdict == ["ok"] else [f"integrity_check: {verdict}"]
-    return faults + [
-        f"trial {number} of study {study} is stored twice" for study, number in doubled
-    ]
+        trials, damage = read_trials(service.db)
+        return faults + damage + find_doubles(trials, "study_id", "number")
 
 
 def main() -> int:
@@ -199,16 +186,9 @@ def main() -> int:
     with Ddlplan.in_own_folder() as ddlplan:
         service = Service(ddlplan)
         try:
-            subprocess.run(
-                ddlplan.command(
-                    *("tune", "--use-case", service.use_case, "--budget", "12s", "--trials", 1)
-                ),
-                cwd=ddlplan.folder,
-                env=service.environment,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=True,
-            )
+            words = ("tune", "--use-case", service.use_case, "--budget", "12s", "--trials", 1)
+            if code := ddlplan.start(*words, variables=service.variables).wait():
+                raise BenchError(f"the first search failed with exit code {code}")
             for number in range(arguments.kills):
                 victim = _VICTIMS[number % len(_VICTIMS)]
                 tally = tallies[victim]
@@ -216,10 +196,6 @@ def main() -> int:
                 Round(service, victim, dice).run(tally)
                 verdict = "; ".join(tally.faults[seen:]) or "ok"
                 out.say(f"kill {number + 1} of {arguments.kills}, {victim}: {verdict}")
-        except subprocess.CalledProcessError as error:
-            raise BenchError(
-                f"the first search failed with exit code {error.returncode}"
-            ) from error
         finally:
             service.end()
     out.say()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,76 +14,42 @@ from probes.timing import Measurement
 
 _PLANS = 8
 
-_FLOORS = {
-    "ddlplan --help": ("import typer", 0.1),
-    "ddlplan plans list": ("import sqlalchemy, typer", 0.2),
-    "ddlplan use-cases": ("import typer", 0.1),
+_COMMANDS = {
+    "--help": ("import typer", 0.1),
+    "plans list": ("import sqlalchemy, typer", 0.2),
+    "use-cases": ("import typer", 0.1),
 }
-"""For each command the imports it needs at least, and the seconds that it may take beyond them."""
+"""For each the imports it needs at least, and the seconds that it may take beyond them."""
 
 
 def main() -> int:
     """Measure and show."""
     arguments, out = begin(make_parser(__doc__, runs=(20, "of each command")))
+    results: list[Result] = []
     with Ddlplan.in_own_folder() as ddlplan:
         _store_plans(ddlplan)
-        [program, *_] = ddlplan.command()
-        commands = {
-            "ddlplan --help": [program, "--help"],
-            "ddlplan plans list": ddlplan.command("plans", "list"),
-            "ddlplan use-cases": [program, "use-cases"],
-        }
-        floors = {name: [program_python(program), "-c", _FLOORS[name][0]] for name in commands}
-        beyond_s: dict[str, list[float]] = {name: [] for name in commands}
-        times_s: dict[str, list[float]] = {name: [] for name in commands}
-        for name, command in commands.items():
-            if not _time_s(ddlplan, command, name)[1]:
-                raise BenchError(f"{name} prints nothing")
-        for number in range(arguments.runs):
-            for name, command in commands.items():
-                pair = [(command, name), (floors[name], _FLOORS[name][0])]
-                timed = {
-                    what: _time_s(ddlplan, c, what)[0] for c, what in pair[:: 1 - 2 * (number % 2)]
-                }
-                times_s[name].append(timed[name])
-                beyond_s[name].append(timed[name] - timed[_FLOORS[name][0]])
-    return out.conclude(
-        [result for name in commands for result in _results(name, times_s[name], beyond_s[name])]
-    )
-
-
-def program_python(program: str) -> str:
-    """Give the Python that an installed program runs with."""
-    return str(Path(program).with_name("python"))
-
-
-def _results(name: str, times_s: list[float], beyond_s: list[float]) -> list[Result]:
-    imports, limit_s = _FLOORS[name]
-    median = Measurement(samples_s=tuple(times_s)).interval_s()
-    return [
-        Result(f"{name}, median", median, "s"),
-        Result(
-            f"{name} beyond python -c '{imports}'", mean_difference(beyond_s), "s", high=limit_s
-        ),
-    ]
-
-
-def _time_s(ddlplan: Ddlplan, command: list[str], name: str) -> tuple[float, str]:
-    """Run a command; give its time and what it printed."""
-    started = time.perf_counter()
-    done = subprocess.run(
-        command,
-        cwd=ddlplan.folder,
-        env=ddlplan.environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    time_s = time.perf_counter() - started
-    if done.returncode != 0:
-        raise BenchError(f"exit code {done.returncode} of {name}\n{done.stderr}")
-    return time_s, done.stdout
+        [program, *database] = ddlplan.command()
+        python = str(Path(program).with_name("python"))
+        for words, (imports, limit_s) in _COMMANDS.items():
+            pair = [
+                [program, *words.split(), *(database if words == "plans list" else ())],
+                [python, "-c", imports],
+            ]
+            if not ddlplan.execute(pair[0])[0]:
+                raise BenchError(f"ddlplan {words} prints nothing")
+            times_s: list[list[float]] = [[], []]
+            for number in range(arguments.runs):
+                for place in (0, 1) if number % 2 == 0 else (1, 0):
+                    times_s[place].append(ddlplan.execute(pair[place])[1])
+            beyond_s = [time_s - floor_s for time_s, floor_s in zip(*times_s, strict=True)]
+            usual = Measurement(samples_s=tuple(times_s[0])).interval_s()
+            beyond = mean_difference(beyond_s)
+            figure = f"ddlplan {words} beyond python -c '{imports}'"
+            results += [
+                Result(f"ddlplan {words}, median", usual, "s"),
+                Result(figure, beyond, "s", high=limit_s),
+            ]
+    return out.conclude(results)
 
 
 def _store_plans(ddlplan: Ddlplan) -> None:

@@ -15,7 +15,6 @@ import random
 import selectors
 import signal
 import struct
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -24,8 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "planner"))
 
 from _block import BenchError, Output, Result, begin, make_parser, run_bench
 from postgres_server import PostgresServer, find_obstacle
