@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from _block import Output, Result, show_faults
-from _store_samples import NODE, STUDY, draw_transactions, make_plan, make_trial
+from _store_samples import NODE, STUDY, draw_transactions, make_plan
+from store_cases import trial
 
 from planner.__main__ import run
 from planner.errors import NoDatabaseError, PlannerError
@@ -144,7 +145,7 @@ def _use(path: Path) -> str:
             for read in _READS:
                 read(store)
             study_id = store.studies.get_or_create(STUDY)
-            store.studies.add_trial(study_id, make_trial(1, 10))
+            store.studies.add_trial(study_id, trial(1))
             store.plans.save(make_plan(study_id), ends_search=True)
             store.studies.begin_search(replace(STUDY, node="other"), fresh=False)
             store.machines.save_probe(NODE)

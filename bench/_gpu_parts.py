@@ -181,7 +181,7 @@ def _run_tests(*, options: Namespace, out: Output, **_: object) -> Found:
 
 def _search(model: str, precision: str, *, options: Namespace, out: Output, **_: object) -> Found:
     """Search as a user would; keep the plan, and what the search took."""
-    with _launches(model, options, out) as (launches, _data):
+    with _launches(model, options) as (launches, _data):
         answer = launches.tune(f"{options.budget:.0f}s", precision)
     tuned = answer.data
     plan = tuned["plan"]
@@ -205,7 +205,7 @@ def _train(model: str, precision: str, *, options: Namespace, known: Lines, out:
         raise BenchError(
             f"no plan for {model} in {precision}: tune {model} {precision} comes first"
         )
-    with _launches(model, options, out) as (launches, data):
+    with _launches(model, options) as (launches, data):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(plan, file)
             file.flush()
@@ -338,9 +338,7 @@ def _use_case(model: str, options: Namespace) -> str:
 
 
 @contextmanager
-def _launches(
-    model: str, options: Namespace, out: Output
-) -> Iterator[tuple[Launches, Path | None]]:
+def _launches(model: str, options: Namespace) -> Iterator[tuple[Launches, Path | None]]:
     """Give what tunes and launches a model, in a folder of its own, and its data."""
     use_case = _use_case(model, options)
     with Ddlplan.in_own_folder() as ddlplan:
@@ -351,7 +349,7 @@ def _launches(
             if not data.exists():
                 part = data.with_suffix(".part")
                 shutil.rmtree(part, ignore_errors=True)
-                link_photos("simplebig", None, part, options.photos, out).rename(data)
+                link_photos("simplebig", None, part, options.photos).rename(data)
         yield Launches(ddlplan, use_case, data), data
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from _block import BenchError, Output
-
-from launch.errors import UseCaseError
-from launch.use_cases import resolve
+from _block import BenchError
+from _prepared_case import load_prepared
 
 if TYPE_CHECKING:
     from launch.data.images.dataset import PhotoDataset
@@ -16,23 +14,7 @@ if TYPE_CHECKING:
 _VALIDATION_SHARE = 0.1
 
 
-class _Report:
-    """Tells what the preparation of the photos warns of."""
-
-    def __init__(self, out: Output) -> None:
-        self._out = out
-
-    def progress(self, done: int, total: int, what: str) -> None:
-        """Show nothing: photos are drawn once, and checked quickly."""
-
-    def warning(self, message: str) -> None:
-        """Show it."""
-        self._out.say(f"warning: {message}")
-
-
-def link_photos(
-    use_case: str, data: Path | None, folder: Path, num_photos: int, out: Output
-) -> Path:
+def link_photos(use_case: str, data: Path | None, folder: Path, num_photos: int) -> Path:
     """Link some of a use case's photos into a folder that comes with its split.
 
     They are spread evenly over the training photos, and so over the classes. A tenth as many of the
@@ -43,22 +25,18 @@ def link_photos(
         data: Folder of all photos, if not those that the use case finds by itself.
         folder: A new folder.
         num_photos: Training photos.
-        out: Is told of photos that are no good.
 
     Returns:
         The folder: ``train/<class>/*`` and ``val/<class>/*``.
 
     Raises:
         BenchError: There are fewer photos, or none at all.
+        UseCaseError: They cannot be made ready.
     """
     from launch.data.images.dataset import PhotoDataset  # imports torch
 
-    try:
-        case = resolve(use_case).load()
-        case.prepare(data, _Report(out))
-        train, validation = (case.dataset(data, train=part) for part in (True, False))
-    except UseCaseError as error:
-        raise BenchError(str(error)) from error
+    case = load_prepared(use_case, data)
+    train, validation = (case.dataset(data, train=part) for part in (True, False))
     if not isinstance(train, PhotoDataset) or not isinstance(validation, PhotoDataset):
         raise BenchError(f"--photos and --use-case {use_case}: it trains on no folder of photos")
     _link(train, folder / "train", num_photos)

@@ -14,7 +14,7 @@ from testbed.bed import TestHost
 from launch.plan import Plan
 from launch.shares import fit_step_time
 from planner.cluster.links import MeasuredLinks
-from planner.cluster.prediction import ClusterNode
+from planner.cluster.prediction import ClusterNode, Prediction, predict
 from planner.cluster.sync_cost import EARLY_READY, SyncCostModel
 
 GRADIENT_BYTES = 4 * ALEXNET_PARAMETERS
@@ -80,6 +80,26 @@ def measure_nodes(
             )
         )
     return nodes
+
+
+def predict_shares(
+    cluster: Cluster, parts: Sequence[float], batch: int, *, rounds: int, seconds: float
+) -> Prediction:
+    """Predict a job of all hosts, by what each needs alone for its part of the batch.
+
+    Args:
+        cluster: Of the hosts.
+        parts: Of a core that each host has.
+        batch: Of all of them.
+        rounds: Of turns in which they are measured.
+        seconds: That a turn takes.
+    """
+    hosts = cluster.bed.hosts
+    sizes = [round(batch * part / sum(parts)) for part in parts]
+    tuned = dict(zip(hosts, sizes, strict=True))
+    with cluster.turn(each_alone(tuned)) as alone:
+        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=rounds, seconds=seconds)
+    return predict(nodes, measure_exchange(cluster, hosts), GRADIENT_BYTES, batch)
 
 
 def measure_exchange(cluster: Cluster, hosts: Sequence[TestHost]) -> SyncCostModel | None:

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from store_cases import trial
+
 from launch.case_facts import CaseFacts
 from launch.plan import Plan
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.records.job_record import JobKind, JobRecord, JobState
 from planner.store import Store
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import TrialResult
 from planner.tuning.study import Study
 from probes.hardware import CoreLimit, Cpu, Hardware, Memory
-from probes.timing import Interval, Measurement
+from probes.timing import Interval
 
 NODE = Hardware(
     node="vm",
@@ -48,18 +50,6 @@ STUDY = Study(
     facts=CASE,
 )
 PLAN = Plan(strategy="threads", node_batch=32, threads_per_process=2)
-
-
-def make_trial(number: int, samples: int) -> TrialResult:
-    """Make a trial with so many times, to be known by its number."""
-    return TrialResult(
-        plan=PLAN,
-        role=Role.SEARCH,
-        outcome=Outcome.OK,
-        measurement=Measurement(samples_s=(1.5,) * samples),
-        elapsed_s=1.0,
-        parameters={"mark": number},
-    )
 
 
 def make_plan(study_id: int) -> StoredPlan:
@@ -99,8 +89,7 @@ def draw_transactions(chance: random.Random, count: int) -> Iterator[Callable[[S
     for number in range(count):
         drawn = chance.random()
         if drawn < 0.6:
-            trial = make_trial(number, chance.choice((10, 100, 600)))
-            yield partial(_add_trial, trial)
+            yield partial(_add_trial, trial(number, chance.choice((10, 100, 600))))
         elif drawn < 0.75:
             yield lambda store: plans.append(store.plans.save(make_plan(1), ends_search=True))
         elif drawn < 0.85 and plans:
@@ -111,5 +100,5 @@ def draw_transactions(chance: random.Random, count: int) -> Iterator[Callable[[S
             yield lambda store: store.studies.begin_afresh(STUDY)
 
 
-def _add_trial(trial: TrialResult, store: Store) -> None:
-    store.studies.add_trial(1, trial)
+def _add_trial(result: TrialResult, store: Store) -> None:
+    store.studies.add_trial(1, result)

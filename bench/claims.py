@@ -19,6 +19,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean, median
 
 from _block import (
@@ -102,7 +103,7 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
     if ddlplan.cache is not None:
         os.environ["DDLPLAN_CACHE"] = str(ddlplan.cache)  # races find the pictures there too
     if arguments.photos is not None:
-        data = link_photos(_CASE, None, ddlplan.folder / "photos", arguments.photos, out)
+        data = link_photos(_CASE, None, ddlplan.folder / "photos", arguments.photos)
     launches = Launches(ddlplan, _CASE, data)
     best = launches.tune(arguments.budget, "fp32").data["plan"]
     stored = plans.get(int(best["id"]), db=str(ddlplan.database)).stored
@@ -137,19 +138,10 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
             with alone(out):
                 slow = f"{_SLOWED},pause_s={pause_s:.6f}"
                 slowed = make_runner(slow, data, node, servers)
-            races = _Races(
-                runner=runner,
-                slowed=slowed,
-                plan=stored.plan,
-                defaults=defaults[0],
-                cores=cores,
-                out=out,
-            )
+            race = partial(_race_three, runner, slowed, stored.plan, defaults[0], cores, out)
             found.burnt.extend(
                 alternate(
-                    lambda: races.run(burns=False),
-                    lambda: races.run(burns=True),
-                    blocks=arguments.burn,
+                    lambda: race(burns=False), lambda: race(burns=True), blocks=arguments.burn
                 )
             )
 
@@ -175,36 +167,33 @@ def _step_s(runner: TrialRunner, plan: Plan, out: Output) -> float:
             contender.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Races:
-    """Races of a plan with PyTorch's defaults and with itself and a sleep."""
+def _race_three(
+    runner: TrialRunner,
+    slowed: TrialRunner,
+    plan: Plan,
+    defaults: Plan,
+    cores: int,
+    out: Output,
+    *,
+    burns: bool,
+) -> _Race:
+    """Race a plan with PyTorch's defaults and with itself and a sleep."""
+    # Another plan to the race, and the same to a trial.
+    marked = replace(plan, lr_scaling="sqrt" if plan.lr_scaling != "sqrt" else "none")
 
-    runner: TrialRunner
-    slowed: TrialRunner
-    plan: Plan
-    defaults: Plan
-    cores: int
-    out: Output
+    def start(one: Plan) -> Contender:
+        return slowed.start(plan) if one == marked else runner.start(one)
 
-    def run(self, *, burns: bool) -> _Race:
-        """Hold one."""
-        # Another plan to the race, and the same to a trial.
-        marked = replace(self.plan, lr_scaling="sqrt" if self.plan.lr_scaling != "sqrt" else "none")
-
-        def start(plan: Plan) -> Contender:
-            return self.slowed.start(self.plan) if plan == marked else self.runner.start(plan)
-
-        with alone(self.out), burning() if burns else nullcontext():
-            three = (self.defaults, self.plan, marked)
-            raced = race_final(start, three, rounds=_ROUNDS, cores=self.cores)
-        speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
-        assert speedup is not None
-        assert to_slowed is not None
-        self.out.say(
-            f"{'half a core burns' if burns else 'quiet':17}: speedup {format_range(speedup)}, "
-            f"over itself with a sleep {format_range(to_slowed)}"
-        )
-        return _Race(speedup=speedup.median, to_slowed=to_slowed.median)
+    with alone(out), burning() if burns else nullcontext():
+        raced = race_final(start, (defaults, plan, marked), rounds=_ROUNDS, cores=cores)
+    speedup, to_slowed = (compare_results(raced[i], raced[1]) for i in (0, 2))
+    assert speedup is not None
+    assert to_slowed is not None
+    out.say(
+        f"{'half a core burns' if burns else 'quiet':17}: speedup {format_range(speedup)}, "
+        f"over itself with a sleep {format_range(to_slowed)}"
+    )
+    return _Race(speedup=speedup.median, to_slowed=to_slowed.median)
 
 
 def _results(found: _Findings, arguments: Namespace) -> Iterator[Result]:

@@ -54,7 +54,7 @@ def main() -> int:
         data = arguments.data
         if arguments.photos is not None:
             folder = ddlplan.folder / "photos"
-            data = link_photos(arguments.use_case, data, folder, arguments.photos, out)
+            data = link_photos(arguments.use_case, data, folder, arguments.photos)
         launches = Launches(ddlplan, arguments.use_case, data)
         best, tuned = _find_plan(launches, arguments)
         say_plan(out, best)

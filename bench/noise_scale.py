@@ -223,12 +223,7 @@ def _compared(name: str, noise: NoiseScale | None, truth: float) -> Iterator[Res
     yield Result(f"{name}: brute force", truth, "samples")
     scale = Interval(median=noise.scale, low=noise.low, high=noise.high, count=noise.measurements)
     yield Result(f"{name}: measured", scale, "samples")
-    ratio = Interval(
-        median=noise.scale / truth,
-        low=noise.low / truth,
-        high=noise.high / truth,
-        count=noise.measurements,
-    )
+    ratio = scale.scaled(1 / truth)
     yield Result(f"{name}: measured / brute force", ratio, low=1 / _FACTOR, high=_FACTOR)
 
 

@@ -18,11 +18,9 @@ from statistics import fmean
 import psutil
 from _block import Result, begin, make_parser, run_bench
 from _hosts import Cluster
-from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
+from _speeds import each_alone, predict_shares, together
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
-
-from planner.cluster.prediction import predict
 
 _ROUNDS, _TURN_S = 2, 20.0
 _KINDS = {"worker": "launch.workers.fork_server", "rank": "launch.rank"}
@@ -54,13 +52,7 @@ def main() -> int:
 def _measure(cluster: Cluster, arguments: Namespace) -> list[Result]:
     batch, parts = int(arguments.batch), (1.0, float(arguments.part))
     hosts = cluster.bed.hosts
-    tuned = {
-        host: round(batch * part / sum(parts)) for host, part in zip(hosts, parts, strict=True)
-    }
-    with cluster.turn(each_alone(tuned)) as alone:
-        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=1, seconds=_TURN_S)
-    exchange = measure_exchange(cluster, hosts)
-    predicted = predict(nodes, exchange, GRADIENT_BYTES, batch)
+    predicted = predict_shares(cluster, parts, batch, rounds=1, seconds=_TURN_S)
     shares = dict(zip(hosts, predicted.batches, strict=True))
     with ExitStack() as stack:
         jobs = [each_alone(shares), [together(shares)]]

@@ -13,11 +13,10 @@ from contextlib import ExitStack
 
 from _block import Result, begin, make_parser, run_bench
 from _hosts import Cluster
-from _speeds import GRADIENT_BYTES, each_alone, measure_exchange, measure_nodes, together
+from _speeds import each_alone, predict_shares, together
 from _turns import take_turns
 from testbed.bed import Testbed
 
-from planner.cluster.prediction import predict
 from probes.timing import paired_ratio
 
 _REQUIRED = {2: 1.45, 4: 2.35}
@@ -49,13 +48,8 @@ def _compare(cluster: Cluster, ratio: int, arguments: Namespace) -> list[Result]
     batch = int(arguments.batch)
     hosts = cluster.bed.hosts
     parts = (1.0, 1 / ratio)
-    tuned = {
-        host: round(batch * part / sum(parts)) for host, part in zip(hosts, parts, strict=True)
-    }
-    with cluster.turn(each_alone(tuned)) as alone:
-        nodes = measure_nodes(cluster, tuned, parts, alone, rounds=rounds, seconds=seconds)
-    exchange = measure_exchange(cluster, hosts)
-    ours = dict(zip(hosts, predict(nodes, exchange, GRADIENT_BYTES, batch).batches, strict=True))
+    predicted = predict_shares(cluster, parts, batch, rounds=rounds, seconds=seconds)
+    ours = dict(zip(hosts, predicted.batches, strict=True))
     equal = dict(zip(hosts, (batch - batch // 2, batch // 2), strict=True))
     trainings = [[together(ours)], each_alone(ours)]
     if not arguments.only_sum:
