@@ -103,14 +103,7 @@ class Ddlplan:
         errors: IO[bytes] | int = subprocess.DEVNULL,
         variables: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a command, such as one that is killed later.
-
-        Args:
-            arguments: What follows ``ddlplan``; ``--db`` is added.
-            output: Where its stdout goes.
-            errors: Where its stderr goes.
-            variables: Of the environment, beside the usual ones.
-        """
+        """Start a command, such as one that is killed later."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
@@ -354,6 +347,12 @@ def alternate(first: Callable[[], T], second: Callable[[], T], *, blocks: int) -
         after = second()
         pairs.append((first(), after))
     return pairs
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Give the value that a share of the values does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
 def mean_difference(differences: Sequence[float]) -> Interval:

@@ -85,15 +85,7 @@ def measure_nodes(
 def predict_shares(
     cluster: Cluster, parts: Sequence[float], batch: int, *, rounds: int, seconds: float
 ) -> Prediction:
-    """Predict a job of all hosts, by what each needs alone for its part of the batch.
-
-    Args:
-        cluster: Of the hosts.
-        parts: Of a core that each host has.
-        batch: Of all of them.
-        rounds: Of turns in which they are measured.
-        seconds: That a turn takes.
-    """
+    """Predict a job of all hosts, by what each needs alone for its part of the batch."""
     hosts = cluster.bed.hosts
     sizes = [round(batch * part / sum(parts)) for part in parts]
     tuned = dict(zip(hosts, sizes, strict=True))

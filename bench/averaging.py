@@ -4,8 +4,8 @@ Three things hold the same gradients of AlexNet (57.0 M parameters) against one 
 
 * ours: `launch.training.averaging.averaging`, two pinned processes with shared parameters and the
   fused SGD that a plan can ask for;
-* DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, then
-  the usual SGD step. The gradients lie in the buckets already, as with `gradient_as_bucket_view`;
+* DDP's way: two processes with torch's defaults, an all-reduce over gloo in buckets of 25 MiB, in
+  which the gradients lie already, then the usual SGD step;
 * the floor: 24 bytes per parameter (read two gradients, momentum and weight, write momentum and
   weight) over the copy bandwidth that all cores reach together, bytes read plus bytes written.
 

@@ -1,9 +1,8 @@
 """Predictions of how fast hosts train together, and which should, held against trainings.
 
 Hosts of one machine, see `tests/hosts/testbed`, of up to one core each, train AlexNet in many
-settings: one to four hosts, of equal and unequal speed, over links of several rates, with several
-batches. In each, what every host needs alone and what the network can do are measured as `tune` and
-`probe --hosts` measure them. From these the throughput of all hosts and of the subset that is
+settings. In each, what every host needs alone and what the network can do are measured as `tune`
+and `probe --hosts` measure them. From these the throughput of all hosts and of the subset that is
 chosen is predicted, and held against what is then measured. A verdict is wrong where what it chose
 is more than 5 % slower than another of these, or than the fastest host alone.
 

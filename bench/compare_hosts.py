@@ -7,6 +7,7 @@ epoch, as a training of a user does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench, stated_interval
@@ -41,25 +42,20 @@ def main() -> int:
     for peer in found["peers"]:
         if peer["error"] is not None:
             out.say(f"{peer['peer']}, {peer['setting']}: {peer['error']}")
-    return out.conclude(_results(found))
+    return out.conclude(list(_results(found)))
 
 
-def _results(found: dict[str, Any]) -> list[Result]:
-    fastest = {setting: one and one["peer"] for setting, one in found["fastest"].items()}
-    results = []
+def _results(found: dict[str, Any]) -> Iterator[Result]:
     for peer in found["peers"]:
-        ratio, setting = peer["ours_per_peer"], peer["setting"]
-        if ratio is None:
-            continue
-        is_judged = fastest[setting] == peer["peer"]
-        results.append(
-            Result(
-                f"{_RATE}: samples/s of ours / {peer['peer']}, {setting}",
+        if (ratio := peer["ours_per_peer"]) is not None:
+            name, setting = peer["peer"], peer["setting"]
+            fastest = found["fastest"][setting]
+            is_judged = fastest is not None and fastest["peer"] == name
+            yield Result(
+                f"{_RATE}: samples/s of ours / {name}, {setting}",
                 stated_interval(ratio, ratio["samples"]),
                 low=_LOW[setting] if is_judged else None,
             )
-        )
-    return results
 
 
 if __name__ == "__main__":

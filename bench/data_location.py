@@ -1,13 +1,10 @@
 """Predicted and measured epochs with data on another machine, and the advice to copy them.
 
-Two hosts of one machine (see `tests/hosts/testbed`): one serves the files through ssh (sshfs), over
-a link of limited rate, and the other trains from them. Once with its page cache, as network file
-systems have one, so that later epochs find the files in memory; and once without (``direct_io``),
-as where the data are larger than the memory, so that every epoch reads all of them from the other
-machine. For both: `ddlplan probe --data`, `tune` and `launch`; then the files are copied to a local
-folder and `launch` trains from there. A step sleeps for as long as it would compute.
-
-sshfs, because it needs nothing of the kernel but FUSE: NFS needs a kernel that has it.
+Two hosts of one machine (see `tests/hosts/testbed`): one serves the files through ssh (sshfs, which
+needs nothing of the kernel but FUSE), over a link of limited rate, and the other trains from them.
+Once with its page cache, so that later epochs find the files in memory; and once without
+(``direct_io``), as where the data are larger than the memory. For both: `ddlplan probe --data`,
+`tune` and `launch`; then the files are copied to a local folder and `launch` trains from there.
 """
 
 from __future__ import annotations

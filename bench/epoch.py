@@ -2,9 +2,8 @@
 
 Tunes (or takes a plan that was found before), then alternates whole `ddlplan launch` commands of
 the baseline and of the best plan. Of a launch of one epoch counts the time from the start of the
-command to its exit: reading the files, training, validating, writing the weights, and starting all
-of it. Of a launch of several epochs counts the training time of those from the second on, in which
-pictures that were decoded before need not be decoded again.
+command to its exit; of one of several epochs the training time of those from the second on, in
+which pictures that were decoded before need not be decoded again.
 """
 
 from __future__ import annotations
@@ -62,8 +61,7 @@ def main() -> int:
         if tuned is None and arguments.epochs == 1:
             launches.launch(best["id"])  # reads the files once, which tuning has done otherwise
         pairs = _measure(out, launches, baseline_id, best["id"], arguments)
-    results = _whole(pairs, arguments) if arguments.epochs == 1 else _steady(pairs, arguments)
-    results += _kept(pairs, best, arguments)
+    results = [*_ratios(pairs, arguments), *_kept(pairs, best, arguments)]
     return out.conclude(results if tuned is None else [*results, _share(tuned)])
 
 
@@ -104,34 +102,22 @@ def _measure(
     return pairs
 
 
-def _whole(pairs: Pairs, arguments: argparse.Namespace) -> list[Result]:
-    return [
-        Result(
-            "whole launch, time of baseline / best plan",
-            paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
-            # With few photos it is the start of Python that is compared.
-            low=2.0 if arguments.photos is None else None,
-        ),
-        Result(
-            "training steps, time of baseline / best plan",
-            paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
-        ),
-    ]
-
-
-def _steady(pairs: Pairs, arguments: argparse.Namespace) -> list[Result]:
+def _ratios(pairs: Pairs, arguments: argparse.Namespace) -> list[Result]:
+    whole = paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs])
+    steps = paired_ratio([(a.train_s, b.train_s) for a, b in pairs])
+    said = "time of baseline / best plan"
+    if arguments.epochs == 1:
+        # With few photos it is the start of Python that is compared.
+        low = 2.0 if arguments.photos is None else None
+        return [
+            Result(f"whole launch, {said}", whole, low=low),
+            Result(f"training steps, {said}", steps),
+        ]
     allowed = "fp32" if arguments.precision == "fp32" else "bf16"
     low = _STEADY.get((arguments.use_case, allowed))
     return [
-        Result(
-            "training epochs from the 2nd on, time of baseline / best plan",
-            paired_ratio([(a.train_s, b.train_s) for a, b in pairs]),
-            low=low,
-        ),
-        Result(
-            "whole launch, time of baseline / best plan",
-            paired_ratio([(a.wall_s, b.wall_s) for a, b in pairs]),
-        ),
+        Result(f"training epochs from the 2nd on, {said}", steps, low=low),
+        Result(f"whole launch, {said}", whole),
     ]
 
 

@@ -1,16 +1,10 @@
 """Searches under `kill -9`: no finished trial may be lost or doubled, and no process be left.
 
 Starts the same `ddlplan tune` again and again on one database and kills the tuner, and only it, at
-random moments; then lets the command come to its end. After each kill, before anything else
-touches the database, a copy of it and of its journal is checked:
-
-* ``PRAGMA integrity_check`` finds nothing;
-* every trial that was on record before is there, unchanged in every column;
-* every trial that the tuner had reported as finished is on record;
-* within a study no number is used twice, and no plan was searched twice;
-* no process of the search is left after a few seconds.
-
-What is trained is small, so that a trial takes about a second: it is the bookkeeping that counts.
+random moments; then lets the command come to its end. After each kill, in a copy of the database
+and of its journal, every trial that was on record before must be there, unchanged, and every one
+that the tuner had reported as finished; within a study no number is used twice, and no plan was
+searched twice; and no process of the search is left after a few seconds.
 """
 
 from __future__ import annotations

@@ -267,16 +267,9 @@ def _cost(name: str, use_case: str, plan: Plan, seconds: float) -> Iterator[Resu
     yield Result(f"{name}: a step", 1e3 * median(times_s), "ms")
     yield Result(f"{name}: a measured step and the next / two others", longer)
     yield Result(f"{name}: steps for each measurement", between)
-    yield Result(
-        f"{name}: cost of measuring, of a step",
-        Interval(
-            median=2 * (longer.median - 1) / between,
-            low=2 * (longer.low - 1) / between,
-            high=2 * (longer.high - 1) / between,
-            count=longer.count,
-        ),
-        high=_MOST_COST,
-    )
+    cost, low, high = (2 * (v - 1) / between for v in (longer.median, longer.low, longer.high))
+    costs = Interval(median=cost, low=low, high=high, count=longer.count)
+    yield Result(f"{name}: cost of measuring, of a step", costs, high=_MOST_COST)
 
 
 def _train_for(use_case: str, plan: Plan, seconds: float) -> tuple[list[float], list[int]]:

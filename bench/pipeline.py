@@ -8,10 +8,8 @@ For AlexNet and VGG16, with ddlplan's own workers, on the same photos:
   times (sum of the stages' times / slowest) x m / (m + s - 1). No pipeline of ``s`` stages and
   ``m`` micro-batches exceeds that whose cores compute no faster than the one.
 * pipeline / its own stages: (m + s - 1) times the slowest stage, as the workers measured it before
-  their first step, all at the same time, over the time of a step. This one is the harder: the one
-  process makes the weight gradients of linear layers once per micro-batch, a pipeline once a step.
-
-A table shows where the time of a step goes.
+  their first step, over the time of a step. This one is the harder: the one process makes the
+  weight gradients of linear layers once per micro-batch, a pipeline once a step.
 """
 
 from __future__ import annotations

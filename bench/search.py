@@ -21,7 +21,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # matrices are small, and worlds 
 
 import numpy as np
 import optuna
-from _block import Output, Result, begin, make_parser, run_bench
+from _block import Output, Result, begin, make_parser, percentile, run_bench
 from _imagined_tuning import tune
 from _worlds import MACHINES, Machine, Noise, RecordedNoise, World
 from optuna.trial import TrialState
@@ -283,12 +283,6 @@ def find_optimum(world: World, time_s: Callable[[Plan], float], starts: int = 12
             here_s, _, here = min(nearby)
         found.append((here_s, repr(here.plan), here.plan))
     return min(found)[2]
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Give the value that a share of the values does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from statistics import median
 from urllib.parse import urlsplit
 
 import psutil
-from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, run_bench
+from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, percentile, run_bench
 from _service_load import Address, Readers, StandInSearch
 from imagined_lab import FULL, fill
 
@@ -131,7 +131,7 @@ def _time_pages(address: Address) -> list[Result]:
             if number >= 2:  # the first ones load what pages need
                 times_s.append(time.perf_counter() - began_s)
                 sizes.append(len(body))
-        slow_s = sorted(times_s)[min(len(times_s) - 1, round(0.95 * len(times_s)))]
+        slow_s = percentile(times_s, 0.95)
         results += [
             Result(f"{path}, median", median(times_s), "s"),
             Result(f"{path}, 95 % within", slow_s, "s", high=_MOST_S),

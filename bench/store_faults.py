@@ -1,21 +1,14 @@
 """Faults that the store must outlive: killed searches, power that is cut, damaged databases.
 
-Three parts, each by itself or all together:
-
-* ``--kills``: a search on recorded times, which stores its trials and its plan, is killed by
-  ``kill -9`` at random moments, again and again on one database. Every acknowledged trial is there
-  once, at most one more, and the database is whole.
-* ``--power``: each write, truncation, sync and removal that SQLite makes is put on record
-  (`_sqlite_writes.py`). At random places of the record the power is cut: what was synced is there,
-  of the rest any part, and in writes that are cut short. What is read from it afterwards is the
-  state before or after the transaction of that moment, and no acknowledged one is missing.
+* ``--kills``: a search on recorded times is killed by ``kill -9`` at random moments, again and
+  again on one database. Every acknowledged trial is there once, at most one more, and the database
+  is whole.
+* ``--power``: each change to files that SQLite makes is put on record (`_sqlite_writes.py`). At
+  random places of the record the power is cut: what was synced is there, of the rest any part.
+  What is read from it afterwards is the state before or after the transaction of that moment.
 * ``--damaged``: bytes of a good database are flipped, pages zeroed or swapped, the end cut off.
-  What then reads and writes it works, or ends with exit code 6 and one line. Every twentieth is
-  also given to commands.
-
-Where SQLite keeps the data cannot tell a flipped bit in a time from another time: it has no
-checksums. So of damaged databases only that they are refused, or read without a traceback, is
-asked.
+  What then reads and writes it works, or ends with exit code 6 and one line; SQLite has no
+  checksums, by which more could be asked. Every twentieth is also given to commands.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from _block import BenchError, Output, Result, begin, make_parser, run_bench
+from _block import BenchError, Output, Result, begin, make_parser, percentile, run_bench
 from postgres_server import PostgresServer, find_obstacle
 from store_cases import STUDY, trial
 
@@ -99,14 +99,14 @@ def _load(kind: str, url: str, out: Output) -> list[Result]:
     faults = _find_faults(url, writers)
     for fault in faults[:10]:
         out.say(f"{kind}: {fault}")
-    times_s = sorted(time_s for _, time_s in told)
+    times_s = [time_s for _, time_s in told]
     out.say(f"{kind}: {len(told)} trials acknowledged in {took_s:.1f} s")
     return [
         Result(f"{kind}: trials lost or doubled, writers that failed", len(faults), high=0),
         Result(f"{kind}: trials a second", len(told) / took_s),
-        Result(f"{kind}: median of a write", _quantile(times_s, 0.5), "s"),
-        Result(f"{kind}: 99th percentile of a write", _quantile(times_s, 0.99), "s", high=1),
-        Result(f"{kind}: longest write", times_s[-1], "s"),
+        Result(f"{kind}: median of a write", percentile(times_s, 0.5), "s"),
+        Result(f"{kind}: 99th percentile of a write", percentile(times_s, 0.99), "s", high=1),
+        Result(f"{kind}: longest write", max(times_s), "s"),
     ]
 
 
@@ -156,10 +156,6 @@ def _find_faults(url: str, writers: list[Writer]) -> list[str]:
         if extra not in (0, int(number % 4 == 0)):
             faults.append(f"{extra} trials of writer {number} were not acknowledged")
     return faults + list(check_database(url).faults)
-
-
-def _quantile(ordered: list[float], part: float) -> float:
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 if __name__ == "__main__":
