@@ -25,7 +25,7 @@ from launch.errors import LaunchError
 from planner.errors import PlannerError
 from probes.cpu import read_cpu
 from probes.errors import ProbeError
-from probes.timing import NORMAL_95, Interval
+from probes.timing import Interval, student_quantile
 
 T = TypeVar("T")
 
@@ -355,14 +355,11 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
 
 
-def mean_difference(differences: Sequence[float]) -> Interval:
-    """Give the mean of paired differences with its 95 % interval, by the normal distribution.
-
-    ``median`` holds the mean. For 20 pairs and more; fewer would need Student's quantiles.
-    """
-    half = NORMAL_95 * stdev(differences) / math.sqrt(len(differences))
-    centre = fmean(differences)
-    return Interval(median=centre, low=centre - half, high=centre + half, count=len(differences))
+def mean_interval(values: Sequence[float]) -> Interval:
+    """Give the mean with Student's 95 % interval; ``median`` holds the mean."""
+    half = student_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    centre = fmean(values)
+    return Interval(median=centre, low=centre - half, high=centre + half, count=len(values))
 
 
 def stated_interval(values: Mapping[str, float], count: int) -> Interval:

@@ -81,8 +81,7 @@ def take_turns(turns: Sequence[Turn], *, rounds: int, seconds: float) -> list[li
     """
     found = []
     for number in range(rounds):
-        times: dict[int, list[float]] = {}
-        for place in range(len(turns))[:: 1 if number % 2 == 0 else -1]:
-            times[place] = turns[place].take(seconds)
+        order = range(len(turns))[:: 1 if number % 2 == 0 else -1]
+        times = {place: turns[place].take(seconds) for place in order}
         found.append([times[place] for place in range(len(turns))])
     return found

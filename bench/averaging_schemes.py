@@ -14,17 +14,16 @@ format. A format pays where the link would take longer for what it saves.
 
 from __future__ import annotations
 
-import math
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from _block import CASES, BenchError, Output, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Output, Result, begin, make_parser, mean_interval, run_bench
 from _hosts import Cluster
 from _prepared_case import load_prepared
 from _trainings import own_folder
@@ -39,7 +38,7 @@ from launch.plan import Plan
 from launch.reports import GradientsSynced, JobFailed, Report, StepDone, Validated
 from launch.workload import Workload
 from probes import codec
-from probes.timing import Interval, Measurement, paired_ratio, student_quantile
+from probes.timing import Interval, Measurement, paired_ratio
 
 _CASE = f"{CASES}:PatternsInMemory"
 _JUDGED_CASE, _JUDGED_WIRES = "mnist_cnn", ("int8", "top1")
@@ -230,16 +229,9 @@ def _accuracies(rate: str, found: dict[Scheme, list[Trained]], use_case: str) ->
         pairs = zip(trained, found[EXACT], strict=True)
         points = [100 * (one.accuracy - exact.accuracy) for one, exact in pairs]
         is_judged = use_case.partition(",")[0] == _JUDGED_CASE and scheme.wire in _JUDGED_WIRES
-        value: Interval | float = _mean(points) if len(points) > 1 else points[0]
+        value: Interval | float = mean_interval(points) if len(points) > 1 else points[0]
         low = -_MOST_LOST if is_judged else None
         yield Result(f"{rate}, {scheme}: accuracy - that of {EXACT}", value, "points", low)
-
-
-def _mean(values: Sequence[float]) -> Interval:
-    """Give the mean with Student's 95 % interval."""
-    half = student_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    centre = fmean(values)
-    return Interval(median=centre, low=centre - half, high=centre + half, count=len(values))
 
 
 def _show(out: Output, rate: str, found: dict[Scheme, list[Trained]]) -> None:

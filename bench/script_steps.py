@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
-from _block import BenchError, Result, begin, make_parser, mean_difference, run_bench
+from _block import BenchError, Result, begin, make_parser, mean_interval, run_bench
 
 from launch.errors import ScriptFailedError, ScriptRefusedError
 from launch.plan import Plan
@@ -80,11 +80,11 @@ def main() -> int:
         found = [
             Result(
                 f"{kind.name}: seen / stopwatch - 1",
-                mean_difference(seen),
+                mean_interval(seen),
                 low=-_SEEN_PART,
                 high=_SEEN_PART,
             ),
-            Result(f"{kind.name}: time in the shim / step", mean_difference(cost), high=_COST_PART),
+            Result(f"{kind.name}: time in the shim / step", mean_interval(cost), high=_COST_PART),
         ]
         out.show(found)
         results += found

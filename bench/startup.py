@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from _block import BenchError, Ddlplan, Result, begin, make_parser, mean_difference, run_bench
+from _block import BenchError, Ddlplan, Result, begin, make_parser, mean_interval, run_bench
 
 from probes.timing import Measurement
 
@@ -43,7 +43,7 @@ def main() -> int:
                     times_s[place].append(ddlplan.execute(pair[place])[1])
             beyond_s = [time_s - floor_s for time_s, floor_s in zip(*times_s, strict=True)]
             usual = Measurement(samples_s=tuple(times_s[0])).interval_s()
-            beyond = mean_difference(beyond_s)
+            beyond = mean_interval(beyond_s)
             figure = f"ddlplan {words} beyond python -c '{imports}'"
             results += [
                 Result(f"ddlplan {words}, median", usual, "s"),
