@@ -16,8 +16,8 @@ from planner.tuning.looks import find_look_batch
 from probes.hardware import Hardware
 
 _BATCH_FACTORS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Batches / the default one. With 64 times it at most, plans of imagined machines with 4 GPUs were
-8 % behind (bench/results/search-and-claims.md)."""
+"""Batches / the default one. With 64 times it at most, searches of imagined machines with 4 GPUs
+ended 8 % behind the best plan (`bench/search.py`, 2026-11-27)."""
 
 _DIVISORS = (8, 4, 2)
 """Of the default batch, where a loss is searched for: per sample, a small batch gets farther."""
