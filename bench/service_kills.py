@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench
+from _block import BenchError, Ddlplan, Result, begin, make_parser, run_bench, show_faults
 from _killed_service import END_LIMIT_S, POLL_S, Service, wait
 from _stored_trials import find_doubles, read_trials
 
@@ -213,8 +213,7 @@ def main() -> int:
     out.table(["KILLED", "KILLS", "TOO LATE", "TRUE AFTER", "JOBS ENDED AS", "FAULTS"], rows)
     out.say()
     faults = [fault for tally in tallies.values() for fault in tally.faults]
-    for fault in faults:
-        out.say(f"fault: {fault}")
+    show_faults(faults, out)
     kills = sum(tally.kills for tally in tallies.values())
     return out.conclude([Result(f"faults after {kills} kills", len(faults), high=0)])
 
