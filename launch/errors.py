@@ -18,6 +18,7 @@ LaunchError
 |   |-- ScriptEndedError       it came to its own end before
 |   `-- ScriptRefusedError     it makes steps, and they cannot be told or compared
 |-- LostWorkerError        another worker of the node has ended, so that this one cannot continue
+|-- SharedMemoryError      no room is left in /dev/shm
 `-- CompilerError          torch.compile cannot compile the model
 """
 
@@ -118,6 +119,10 @@ class ScriptEndedError(ScriptFailedError):
 
 class LostWorkerError(LaunchError):
     """Another worker of the node has ended. Its end is the cause, this one a consequence."""
+
+
+class SharedMemoryError(LaunchError):
+    """No room is left in /dev/shm: loading processes send batches through it, NCCL its sums."""
 
 
 class CompilerError(LaunchError):

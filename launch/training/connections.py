@@ -20,8 +20,8 @@ from torch import Tensor, distributed
 from launch.errors import LaunchError, LostWorkerError
 from launch.local_group.group import LocalGroup
 
-_OWN_FAULTS = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
-"""NCCL's errors about a wrong call of this worker, or about its own GPU."""
+_OWN_FAULTS = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError", "shm/nccl-")
+"""In NCCL's errors about a wrong call of this worker, its own GPU or this machine's /dev/shm."""
 
 _TOKEN_BYTES = 16
 

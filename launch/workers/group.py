@@ -14,13 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.errors import LaunchError
+from launch.errors import LaunchError, SharedMemoryError
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
 from launch.reports import Failed, Report, TaskDone
 from launch.system.process_end import explain_exit, kill_group
 from launch.system.process_tree import send_signal
 from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
-from launch.workers.log import BoundedLog, read_tail, tells_out_of_memory
+from launch.workers.log import BoundedLog, read_tail, tells_killed_loader, tells_out_of_memory
 from launch.workers.step_permits import grant_steps, open_permits
 from launch.workers.task import Task
 
@@ -29,6 +29,8 @@ _DUMP_LIMIT_S = 1.0
 _MAX_READS = 128
 _TAIL_LINES = 60
 _OPEN_FILES = 1 << 16
+_OUT_OF_MEMORY = ("MemoryError", "OutOfMemoryError", SharedMemoryError.__name__)
+"""Names of exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +331,9 @@ def explain_failure(
             worker=event.worker,
             error=failed.error,
             message=message,
-            out_of_memory=failed.error in ("MemoryError", "OutOfMemoryError")
-            or tells_out_of_memory(message),
+            out_of_memory=failed.error in _OUT_OF_MEMORY
+            or tells_out_of_memory(message)
+            or (oom_kills > 0 and tells_killed_loader(message)),
             users_fault=failed.users_fault,
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),

@@ -14,6 +14,14 @@ _OUT_OF_MEMORY = (
     *("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate"),
     *("_ALLOC_FAILED", "_ALLOCATION_FAILED"),  # of cuBLAS and cuDNN
 )
+_FULL_SHARED_MEMORY = (
+    *("unable to allocate shared memory(shm)", "unable to write to file </torch_"),
+    "dataloader's workers are out of shared memory",  # killed by SIGBUS
+)
+"""Words of torch about /dev/shm where a loading process puts a batch into it, by release."""
+_NCCL_FILE, _NO_SPACE = "shm/nccl-", "No space left on device"
+_LOADER_KILLED = "is killed by signal: Killed"
+
 _RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
 _ENDED = re.compile(r"^(?:traceback : )?(Signal \d+ .+|exitcode +: .+)")
 """In the table that torchrun prints of processes that failed."""
@@ -90,6 +98,17 @@ def find_cause(log: str) -> str:
 def tells_out_of_memory(text: str) -> bool:
     """Whether an error's message says that memory was short."""
     return any(words in text for words in _OUT_OF_MEMORY)
+
+
+def lacks_shared_memory(text: str) -> bool:
+    """Whether an error's message says that no room is left in /dev/shm."""
+    told_by_loader = any(words in text for words in _FULL_SHARED_MEMORY)
+    return told_by_loader or (_NCCL_FILE in text and _NO_SPACE in text)
+
+
+def tells_killed_loader(text: str) -> bool:
+    """Whether an error's message says that a loading process was killed."""
+    return _LOADER_KILLED in text
 
 
 def find_user_frame(log: str) -> str | None:

@@ -19,6 +19,7 @@ from launch.errors import (
     ExportTargetError,
     LaunchError,
     LostWorkerError,
+    SharedMemoryError,
     UseCaseError,
 )
 from launch.gradient_sync.node_channel.descriptors import SharedDescriptors
@@ -26,6 +27,7 @@ from launch.gradient_sync.node_channel.requests import RequestClient
 from launch.gradient_sync.worker_sync.model_sync import ModelSync
 from launch.local_group.group import LocalProcessGroup
 from launch.onnx_export.exporting import check_target, export_model
+from launch.plan import Plan
 from launch.process_environment.allocators import set_allocator
 from launch.reports import (
     Described,
@@ -49,6 +51,7 @@ from launch.use_cases._imports import find_users_line
 from launch.workers.case_description import describe
 from launch.workers.checkpointer import resolve_plan
 from launch.workers.finiteness import check_finite_parameters
+from launch.workers.log import lacks_shared_memory
 from launch.workers.step_permits import StepPermits
 from launch.workers.task import Purpose, Task
 from launch.workers.trainer import Trainer
@@ -79,19 +82,45 @@ def run(task: Task, report_descriptor: int, permits: int, descriptors: SharedDes
             time.sleep(_ROOT_CAUSE_GRACE_S)
         else:
             traceback.print_exc()
-        reporter.send(_describe_failure(error, task.workload.use_case))
+        reporter.send(_describe_failure(error, task))
         return 1
     reporter.send(TaskDone())
     return 0
 
 
-def _describe_failure(error: BaseException, use_case: str) -> Failed:
+def _describe_failure(error: BaseException, task: Task) -> Failed:
     """Describe an error; one that is none of ours with the user's line, where it has one."""
+    error = _find_loader_end(error)
+    if lacks_shared_memory(str(error)):
+        error = SharedMemoryError(_explain_full_shared_memory(str(error), task.plan))
     message = " ".join(str(error).split())[:2000] or "no message"
-    line = None if isinstance(error, LaunchError) else find_users_line(error, use_case)
+    is_ours = isinstance(error, LaunchError)
+    line = None if is_ours else find_users_line(error, task.workload.use_case)
     message += f" ({line})" if line else ""
     users_fault = isinstance(error, (UseCaseError, CheckpointError, ExportTargetError))
     return Failed(error=type(error).__name__, message=message, users_fault=users_fault)
+
+
+def _find_loader_end(error: BaseException) -> BaseException:
+    """Find the error that names the signal which ended a loading process.
+
+    torch raises another one in its place, which says only that the process has ended.
+    """
+    cause = error.__cause__
+    is_end = isinstance(cause, RuntimeError) and "DataLoader worker" in str(cause)
+    return cause if cause is not None and is_end else error
+
+
+def _explain_full_shared_memory(text: str, plan: Plan | None) -> str:
+    found = "no room left in /dev/shm"
+    if "signal: Bus error" in text:  # a mapped file that has become shorter is another cause
+        found = "a loading process killed by SIGBUS, as it is where /dev/shm has no room left"
+    if plan is not None:
+        found = f"loader_workers={plan.loader_workers}, node_batch={plan.node_batch} and {found}"
+    return (
+        f"{found}: use fewer loader workers or a smaller batch, or start the container with "
+        "--shm-size=8g or --ipc=host"
+    )
 
 
 def _train(

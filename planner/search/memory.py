@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from launch.case_facts import CaseFacts
+from launch.errors import SharedMemoryError
 from launch.plan import Plan
 from launch.strategies._gpus import cuda_devices, exclusive_devices, usable_gpus
 from planner.search.terms import copies_of, kind_of, stages_of
@@ -60,6 +61,7 @@ class MemoryModel:
         self._peaks_bytes: dict[Plan, int] = {}
         self._gpu_peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
+        self._filled_shared_memory: list[Plan] = []
         kept = case.kept_bytes_per_sample or 0
         # Where the user collates, samples may differ, and the first ones be the largest.
         self._kept_bytes = 0 if "collate" in case.own_methods else kept
@@ -77,7 +79,8 @@ class MemoryModel:
                 known_bytes = self._gpu_peaks_bytes.get(result.plan, 0)
                 self._gpu_peaks_bytes[result.plan] = max(gpu_bytes, known_bytes)
             if result.outcome is Outcome.OUT_OF_MEMORY:
-                self._failed.append(result.plan)
+                is_shared = SharedMemoryError.__name__ in (result.reason or "")
+                (self._filled_shared_memory if is_shared else self._failed).append(result.plan)
             elif result.peak_memory_bytes and kind_of(result.plan) == "cpu":
                 self._add_peak(result.plan, result.peak_memory_bytes)
 
@@ -92,6 +95,8 @@ class MemoryModel:
         samples at once.
         """
         if any(_needs_as_much(plan, failed) for failed in self._failed):
+            return False
+        if any(_sends_as_much(plan, failed) for failed in self._filled_shared_memory):
             return False
         if kind_of(plan) == "gpu":
             known = [self._gpu_bytes[one] for one in plan.devices if one in self._gpu_bytes]
@@ -179,3 +184,14 @@ def _needs_as_much(plan: Plan, failed: Plan) -> bool:
     )
     more_samples = _samples_at_once(plan) >= _samples_at_once(failed)
     return is_alike and plan.processes >= failed.processes and more_samples
+
+
+def _sends_as_much(plan: Plan, failed: Plan) -> bool:
+    """Tell whether a plan sends as much through /dev/shm as one that has filled it, or more.
+
+    Each loading process of a worker puts a few of its batches there; NCCL has something there for
+    each GPU.
+    """
+    is_alike = kind_of(plan) == kind_of(failed) and plan.processes >= failed.processes
+    sent, filled = (one.loader_workers * one.node_batch for one in (plan, failed))
+    return is_alike and sent >= filled

@@ -45,8 +45,9 @@ def test_a_connection_that_broke_is_a_lost_worker(error):
         RuntimeError("the loss is beyond me"),
         distributed.DistBackendError(f"{NCCL}ncclInvalidUsage: Duplicate GPU detected"),
         distributed.DistBackendError(f"{NCCL}ncclUnhandledCudaError: Call to CUDA failed."),
+        distributed.DistBackendError(f"{NCCL}ncclSystemError: Error: /dev/shm/nccl-Ab3: No space"),
     ],
-    ids=["not of a connection", "NCCL, usage", "NCCL, CUDA"],
+    ids=["not of a connection", "NCCL, usage", "NCCL, CUDA", "NCCL, shared memory"],
 )
 def test_a_fault_of_the_worker_itself_stays_what_it_is(error):
     with pytest.raises(type(error)) as raised:

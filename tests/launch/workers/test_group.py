@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -22,8 +23,8 @@ from launch.errors import LaunchError
 from launch.plan import Plan
 from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer, worker_environment
-from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup
-from launch.workers.log import tells_out_of_memory
+from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup, explain_failure
+from launch.workers.log import lacks_shared_memory, tells_out_of_memory
 from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 
@@ -190,6 +191,54 @@ def _group_of(pid: int) -> int | None:
 def test_libraries_of_a_gpu_have_words_of_their_own_for_a_lack_of_memory(said):
     """The story: beside a plan that filled the GPU, another was called one that crashes."""
     assert tells_out_of_memory(said)
+
+
+LOADED = replace(ALONE, loader_workers=2)
+REMEDY = (
+    "use fewer loader workers or a smaller batch, or start the container with --shm-size=8g or "
+    "--ipc=host"
+)
+
+
+@pytest.mark.parametrize(
+    ("case", "found"),
+    [
+        (
+            "LosesLoaders",
+            "a loading process killed by SIGBUS, as it is where /dev/shm has no room left",
+        ),
+        ("FindsNoRoom", "no room left in /dev/shm"),
+    ],
+)
+def test_batches_for_which_shared_memory_has_no_room_are_a_lack_of_memory(case, found, training):
+    """The story: 16 loading processes with large batches were a plan that crashes, by an error that
+    said only that one of them had ended."""
+    failure = training.failure_of(case, LOADED)
+    settings = "loader_workers=2, node_batch=8"
+    assert failure.message == f"SharedMemoryError: {settings} and {found}: {REMEDY}"
+    assert failure.out_of_memory
+
+
+@pytest.mark.parametrize("oom_kills", [0, 1])
+def test_loading_process_that_the_kernel_killed_for_memory_is_a_lack_of_it(oom_kills, training):
+    """The story: only a worker that was killed itself was one."""
+    with training.start(training.task("LosesKilledLoaders", LOADED)) as group:
+        while (failure := explain_failure(group, group.next_event(120), oom_kills)) is None:
+            pass
+    assert "is killed by signal: Killed" in failure.message
+    assert failure.out_of_memory == bool(oom_kills)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_full"),
+    [
+        ("creating shared memory segment /dev/shm/nccl-Ab3: No space left on device (28)", True),
+        ("attaching to shared memory segment /dev/shm/nccl-Ab3: No such file or directory", False),
+        ("out of resource: shared memory, Required: 262144, Hardware limit: 232448", False),
+    ],
+)
+def test_nccl_says_by_a_file_of_its_own_that_shared_memory_is_full(said, is_full):
+    assert lacks_shared_memory(f"ncclSystemError: System call failed.\nError: {said}") is is_full
 
 
 def test_what_a_worker_said_comes_before_its_end(training):

@@ -54,6 +54,20 @@ def test_what_ran_out_of_memory_does_so_with_more_samples():
     assert model.may_fit(replace(plan, micro_batches=2))
 
 
+def test_what_filled_shared_memory_shuts_out_plans_that_send_as_much_and_no_others():
+    """The story: a plan whose 16 loading processes had filled it shut out its batch altogether, as
+    if that had been too large for the GPU."""
+    model = MemoryModel(CASE, node_of(8, gpus=1))
+    plan = Plan(strategy="sequential", node_batch=512, devices=("cuda:0",), loader_workers=8)
+    reason = "worker 0: SharedMemoryError: loader_workers=8, node_batch=512 and no room left"
+    model.learn([replace(result(plan, None, Outcome.OUT_OF_MEMORY), reason=reason)])
+    assert not model.may_fit(plan)
+    assert not model.may_fit(replace(plan, strategy="gpu_data", loader_workers=4, node_batch=1024))
+    assert model.may_fit(replace(plan, loader_workers=4))
+    assert model.may_fit(replace(plan, loader_workers=0, node_batch=1024))
+    assert model.may_fit(replace(PLAN, loader_workers=8, node_batch=512))
+
+
 def test_plans_that_need_less_than_was_believed_do_not_shut_out_all_others():
     """The story: each part was cut off at 0, and what the processes were denied went to a sample:
     884 MB of one that needed 0.1 MB. Nothing fitted any more, and the search ended early."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -157,6 +158,43 @@ class DivergesInValidation(Sgd):
 
     def dataset(self, data, *, train: bool):
         return Pictures(160 if train else 9)
+
+
+class LosesLoaders(Sgd):
+    """Its loading processes die of what the kernel sends where it has no page for a batch."""
+
+    number = signal.SIGBUS
+
+    def dataset(self, data, *, train: bool):
+        return DeadlyPictures(160 if train else 10, self.number)
+
+
+class LosesKilledLoaders(LosesLoaders):
+    number = signal.SIGKILL
+
+
+class DeadlyPictures(Pictures):
+    def __init__(self, size: int, number: signal.Signals) -> None:
+        super().__init__(size)
+        self._number = number
+
+    def __getitem__(self, index: int):
+        if torch.utils.data.get_worker_info() is not None:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.kill(os.getpid(), self._number)
+        return super().__getitem__(index)
+
+
+class FindsNoRoom(Sgd):
+    """Has no room for a batch in its loading processes, as newer releases of torch say it."""
+
+    def collate(self, samples):
+        if torch.utils.data.get_worker_info() is not None:
+            raise RuntimeError(
+                "unable to allocate shared memory(shm) for file </torch_7_8_9>: No space left on "
+                "device (28)"
+            )
+        return super().collate(samples)
 
 
 class TooLarge(Sgd):
