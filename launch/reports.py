@@ -111,7 +111,8 @@ class StepDone(Report):
     read_ahead: int = 0
     """Batches that its loader processes had read by then and that were not used yet."""
     peak_device_memory_bytes: int | None = None
-    """Most memory that this worker has held of its GPU until now; ``None`` on a CPU."""
+    """Most memory that this worker has held of its GPU until now; ``None`` on a CPU, and while the
+    next step is computed already."""
     noise: NoiseScale | None = None
     """Gradient noise scale; ``None`` where the step shows nothing new of it."""
 

@@ -1,10 +1,10 @@
-"""Timer of steps: a step ends when its loss is known, on a GPU one step later."""
+"""Timer of steps: a step ends when its loss is known, on a GPU when its update is made."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import torch
 
@@ -48,6 +48,8 @@ class StepTimer:
         self._allow_nan = allow_nan
         self._is_compiled = is_compiled
         self._pending: LaunchedStep | None = None
+        self._updated: Any = None
+        """Event behind the update of the pending step, where a GPU makes it."""
         self._steps = 0
         self._first_step_s = 0.0
         self._started = 0.0
@@ -73,7 +75,9 @@ class StepTimer:
         """
         self._end_step()
         self._pending = step
-        if not isinstance(step.loss, PendingLoss):
+        if isinstance(step.loss, PendingLoss):
+            self._updated = _record_event()
+        else:
             self._end_step()
 
     def finish(self) -> None:
@@ -82,19 +86,23 @@ class StepTimer:
         Raises:
             NotFiniteError: Its loss is NaN or infinite.
         """
-        self._end_step(with_update=True)
+        self._end_step(is_last=True)
 
-    def _end_step(self, *, with_update: bool = False) -> None:
+    def _end_step(self, *, is_last: bool = False) -> None:
         if (done := self._pending) is None:
             return
         self._pending = None
+        # The update comes after the loss, and in the time of its own step. As the first of a turn's
+        # steps may not count, the others would have one update more than there are of them.
+        if self._updated is not None:
+            self._updated.synchronize()
+            self._updated = None
         loss = float(done.loss)
-        if with_update and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-            # The update comes after the loss; before another step it is in the time of that one.
-            torch.cuda.current_stream().synchronize()
         ended = time.perf_counter()
         time_s, self._started = ended - self._started, ended
         if self._reporter is not None:
+            # It takes a while, in which a GPU with short steps would wait for the one after next.
+            reads_memory = is_last or not isinstance(done.loss, PendingLoss)
             self._reporter.send(
                 StepDone(
                     step=self._steps,
@@ -105,7 +113,7 @@ class StepTimer:
                     input_s=done.input_s,
                     read_ahead=done.read_ahead,
                     noise=done.noise,
-                    peak_device_memory_bytes=_peak_device_memory_bytes(),
+                    peak_device_memory_bytes=_peak_device_memory_bytes() if reads_memory else None,
                 )
             )
             self._report_compiler(time_s, self._reporter)
@@ -122,8 +130,20 @@ class StepTimer:
             reporter.send(Compiled(time_s=max(0.0, self._first_step_s - step_s)))
 
 
+def _record_event() -> Any:
+    """Record an event behind what the GPU was given so far; ``None`` without a GPU."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return None
+    # Waited for without burning a core.
+    event: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
 def _peak_device_memory_bytes() -> int | None:
     """Give the most memory that PyTorch has held of this process's GPU; ``None`` without one."""
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return None
-    return torch.cuda.max_memory_reserved()
+    # As `torch.cuda.max_memory_reserved` does, which sorts some hundred figures for it.
+    peak: int = torch.cuda.memory_stats_as_nested_dict()["reserved_bytes"]["all"]["peak"]
+    return peak

@@ -10,6 +10,7 @@ import torch
 from launch.reports import Report, Reporter, StepDone
 from launch.training.averaging.loss_sum import LossSum
 from launch.training.loss import PendingLoss, find_mean, read_async
+from launch.workers import step_timer
 from launch.workers.step_timer import LaunchedStep, StepTimer
 
 
@@ -105,6 +106,21 @@ def test_times_of_steps_add_up_to_the_epoch(told):
     assert sum(step.time_s for step in take()) == pytest.approx(reports._started - began)
 
 
+def test_memory_of_a_gpu_is_told_where_steps_pause(told, monkeypatch):
+    """The story: it was asked for in each step, while a GPU with short steps waited for its next
+    one."""
+    monkeypatch.setattr(step_timer, "_peak_device_memory_bytes", lambda: 7)
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    for loss in (Computing(1.0), Computing(1.0), Computing(1.0)):
+        reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=loss, input_s=0.0))
+    reports.finish()
+    assert [step.peak_device_memory_bytes for step in take()] == [None, None, 7]
+    reports.add(LaunchedStep(epoch=0, number=4, samples=8, loss=1.0, input_s=0.0))
+    assert [step.peak_device_memory_bytes for step in take()] == [7]
+
+
 def test_a_worker_that_reports_nothing_still_waits():
     """The story: a worker that never reads its losses runs ahead and fills the GPU's memory."""
     reports = StepTimer(None, is_compiled=False)
@@ -138,3 +154,21 @@ def test_the_last_step_before_a_pause_on_a_gpu_ends_with_its_update():
     assert not torch.cuda.current_stream().query()
     reports.finish()
     assert torch.cuda.current_stream().query()
+
+
+@pytest.mark.gpu
+def test_a_step_on_a_gpu_has_the_time_of_its_own_update(told):
+    """The story: of a turn of four steps the first does not count, and the other three had the
+    updates of all four."""
+    reporter, take = told
+    reports = StepTimer(reporter, is_compiled=False)
+    value = torch.tensor(2.5, device="cuda")
+    torch.cuda.synchronize()
+    reports.start()
+    for cycles in (10**9, 1):
+        loss = read_async(value)
+        torch.cuda._sleep(cycles)  # the update
+        reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=loss, input_s=0.0))
+    reports.finish()
+    slow, quick = take()
+    assert slow.time_s > 10 * quick.time_s
