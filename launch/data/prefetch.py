@@ -13,6 +13,7 @@ from launch.data.batch import SizedBatch, map_tensors
 
 T = TypeVar("T")
 S = TypeVar("S")
+R = TypeVar("R")
 
 
 def prefetch(batches: Iterator[SizedBatch], device: torch.device) -> Iterator[SizedBatch]:
@@ -27,8 +28,8 @@ def prefetch(batches: Iterator[SizedBatch], device: torch.device) -> Iterator[Si
 
 
 def send_ahead(
-    items: Iterator[T], send: Callable[[T], S], receive: Callable[[S], T]
-) -> Iterator[T]:
+    items: Iterator[T], send: Callable[[T], S], receive: Callable[[S], R]
+) -> Iterator[R]:
     """Send each item before the one in front of it is received."""
     sent: list[S] = []
     for item in items:

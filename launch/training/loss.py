@@ -28,7 +28,7 @@ class PendingLoss(ABC):
 
 
 class DeviceLoss(PendingLoss):
-    """A loss on a GPU that is being copied to the CPU.
+    """A loss, or a weight, on a GPU that is being copied to the CPU.
 
     To read a tensor's value would wait for everything that the GPU was given by then, the next step
     too.
@@ -46,7 +46,7 @@ class DeviceLoss(PendingLoss):
 
     def __float__(self) -> float:
         self._arrived.synchronize()
-        return self._value.item()
+        return float(self._value.item())  # a weight may be a whole number
 
 
 def read_async(loss: Tensor) -> SupportsFloat:
@@ -60,13 +60,33 @@ def weigh(case: UseCase, batch: Batch) -> float:
     Raises:
         UseCaseError: It is no number that losses can be scaled by.
     """
-    weight = float(case.weight(batch))
-    if not 0 <= weight < math.inf:
+    return read_weight(case.weight(batch))
+
+
+def weigh_async(case: UseCase, batch: Batch) -> SupportsFloat:
+    """Compute what the mean of a batch's loss is over, for `read_weight`.
+
+    Where a GPU computes it, to read it waits for nothing that the GPU is given after this call.
+    """
+    weight = case.weight(batch)
+    if isinstance(weight, Tensor) and weight.is_cuda and weight.numel() == 1:
+        return DeviceLoss(weight.detach().reshape(()))
+    return weight
+
+
+def read_weight(weight: SupportsFloat) -> float:
+    """Wait for what the mean of a batch's loss is over, and check it.
+
+    Raises:
+        UseCaseError: It is no number that losses can be scaled by.
+    """
+    number = float(weight)
+    if not 0 <= number < math.inf:
         raise UseCaseError(
-            f"weight(batch) is {weight}: return what the mean of the loss is over, a number of at "
+            f"weight(batch) is {number}: return what the mean of the loss is over, a number of at "
             "least 0"
         )
-    return weight
+    return number
 
 
 def find_mean(total: LossSum) -> SupportsFloat:

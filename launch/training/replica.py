@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
 from launch.data.batch import Batch, move_batch, split_batch
+from launch.data.prefetch import send_ahead
 from launch.data.samples import count_usable_parts
 from launch.data.split import BatchSize
 from launch.errors import InvalidPlanError, UseCaseError
@@ -19,7 +20,7 @@ from launch.training.averaging.aliases import aliases_follow, order_pictures
 from launch.training.averaging.loss_sum import LossSum
 from launch.training.averaging.noise_meter import NoiseMeter
 from launch.training.compiled import compile_model, translate_compiler_errors
-from launch.training.loss import read_async, weigh
+from launch.training.loss import read_async, read_weight, weigh_async
 from launch.use_cases._base import UseCase, is_own
 
 
@@ -78,14 +79,24 @@ class Replica:
     def _pieces(self, share: Batch, size: BatchSize) -> Iterator[tuple[Batch, float]]:
         """Cut a share into the plan's micro-batches, fewer where it is small.
 
+        Where the use case weighs them, each is placed and weighed before the one in front of it is
+        computed: a GPU that is asked for its weight afterwards would first have to do that.
+
         Yields:
             Each on its device, and the scale of its loss.
         """
         samples = self._case.size(share)
-        for piece in split_batch(share, self.count_passes(share), samples):
-            placed = self.place(piece)
-            weight = weigh(self._case, placed) if self._has_weights else self._case.size(piece)
+        pieces = iter(split_batch(share, self.count_passes(share), samples))
+        if not self._has_weights:
+            for piece in pieces:
+                yield self.place(piece), self._case.size(piece) / size.total
+            return
+        for placed, weight in send_ahead(pieces, self._place_and_weigh, _read_weight_beside):
             yield placed, weight / size.total
+
+    def _place_and_weigh(self, piece: Batch) -> tuple[Batch, SupportsFloat]:
+        placed = self.place(piece)
+        return placed, weigh_async(self._case, placed)
 
     def _backward(self, piece: Batch | None, scale: float, size: BatchSize) -> Tensor:
         """Add the gradients of a piece's mean loss times ``scale``; return that loss."""
@@ -96,6 +107,12 @@ class Replica:
 
     def _translating_errors(self) -> AbstractContextManager[None]:
         return translate_compiler_errors() if self._plan.compile else nullcontext()
+
+
+def _read_weight_beside(weighed: tuple[Batch, SupportsFloat]) -> tuple[Batch, float]:
+    """Read the weight of a micro-batch that was placed and weighed."""
+    placed, weight = weighed
+    return placed, read_weight(weight)
 
 
 class WeightedLoss(nn.Module):
