@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from launch.data.batch import repeat_samples
 from launch.data.samples import Part, count_equal_parts
@@ -18,6 +18,7 @@ from launch.training.pipeline.cut import (
     LayerCost,
     check_cut,
     find_cut,
+    find_slowness,
     parse_cut,
     published_cut,
     stage_bounds,
@@ -37,10 +38,18 @@ class ChosenCut:
     is_timed: bool
     """Whether the times of the layers are known."""
 
+    slowness: Sequence[float] = ()
+    """Of each stage's devices, see `find_slowness`; empty where none is known."""
+
     @property
     def bounds(self) -> list[tuple[int, int]]:
         """Layers of each stage as ``(first, one behind the last)``."""
         return stage_bounds(self.cut, len(self.costs))
+
+    @property
+    def stage_times_s(self) -> list[float]:
+        """Time of each stage for a micro-batch, where the times of the layers are known."""
+        return stage_times_s(self.costs, self.cut, self.slowness)
 
     def facts(self, layers: nn.Sequential) -> dict[str, Any]:
         """Give what is stored with a plan of the cut of these layers."""
@@ -48,14 +57,14 @@ class ChosenCut:
             "cut": list(self.cut),
             "layers": [type(layer).__name__ for layer in layers],
             "layer_times_s": [cost.time_s for cost in self.costs] if self.is_timed else None,
-            "stage_times_s": stage_times_s(self.costs, self.cut) if self.is_timed else None,
+            "stage_times_s": self.stage_times_s if self.is_timed else None,
             "sent_bytes": [self.costs[first - 1].output_bytes for first in self.cut],
         }
 
     def __str__(self) -> str:
         times = [""] * len(self.bounds)
         if self.is_timed:
-            times = [f", {1e3 * time_s:.1f} ms" for time_s in stage_times_s(self.costs, self.cut)]
+            times = [f", {1e3 * time_s:.1f} ms" for time_s in self.stage_times_s]
         return "; ".join(
             f"stage {number}: layers {first} to {end - 1}{time}"
             for number, ((first, end), time) in enumerate(zip(self.bounds, times, strict=True))
@@ -76,17 +85,20 @@ def choose_cut(
     micro_batches = count_equal_parts(size, plan.micro_batches)
     example = repeat_samples(example, size // micro_batches)
     specs = boundary_specs(layers, example, plan, device)
-    times_s = [0.0] * len(layers)
+    times_s, slowness = [0.0] * len(layers), list[float]()
     if option == _MEASURED:
-        times_s = _measure_on_all(layers, example, plan, device, group, micro_batches)
+        measured_s = _measure_on_all(layers, example, plan, device, group, micro_batches)
+        times_s = measured_s.mean(0).tolist()
+        if device.type == "cuda":  # on cores, times differ by what else runs
+            slowness = find_slowness(measured_s.sum(1).tolist(), stages)
     costs = layer_costs(layers, times_s, specs)
     if option == _MEASURED:
-        cut = find_cut(costs, stages)
+        cut = find_cut(costs, stages, slowness)
     elif option == _PUBLISHED:
         cut = published_cut(costs, stages)
     else:
         cut = check_cut(parse_cut(option), costs, stages)
-    return ChosenCut(cut=cut, costs=costs, is_timed=option == _MEASURED)
+    return ChosenCut(cut=cut, costs=costs, is_timed=option == _MEASURED, slowness=slowness)
 
 
 def _measure_on_all(
@@ -96,12 +108,12 @@ def _measure_on_all(
     device: torch.device,
     group: LocalGroup,
     micro_batches: int,
-) -> list[float]:
-    """Time the layers on all workers at once, as in a step, and return the means."""
+) -> Tensor:
+    """Time the layers on all workers at once, as in a step; a row for each worker."""
     times_s = group.share_bytes(8 * group.size * len(layers)).view(torch.float64)
     times_s = times_s.view(group.size, len(layers))
     group.barrier()
     mine = measure_layers(layers, example, plan, device, micro_batches)
     times_s[group.local_rank] = torch.tensor(mine, dtype=torch.float64)
     group.barrier()
-    return times_s.mean(0).tolist()
+    return times_s

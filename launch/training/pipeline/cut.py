@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from statistics import fmean
 
 from launch.errors import InvalidPlanError
 
 NOISE = 0.02
 """Variation of times of equal work, as a share."""
+
+_UNEQUAL = 1.1
+"""Time of the slowest device / that of the fastest from which on they are taken to differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +49,50 @@ def stage_bounds(cut: Cut, layers: int) -> list[tuple[int, int]]:
     return list(pairwise((0, *cut, layers)))
 
 
-def stage_times_s(costs: Sequence[LayerCost], cut: Cut) -> list[float]:
-    """Sum the times of the layers of each stage."""
-    return [sum(c.time_s for c in costs[a:b]) for a, b in stage_bounds(cut, len(costs))]
+def stage_times_s(
+    costs: Sequence[LayerCost], cut: Cut, slowness: Sequence[float] = ()
+) -> list[float]:
+    """Sum the times of the layers of each stage, times its `find_slowness`, or 1."""
+    bounds = stage_bounds(cut, len(costs))
+    pairs = zip(bounds, slowness or [1.0] * len(bounds), strict=True)
+    return [factor * sum(c.time_s for c in costs[a:b]) for (a, b), factor in pairs]
 
 
-def find_cut(costs: Sequence[LayerCost], stages: int) -> Cut:
+def find_slowness(times_s: Sequence[float], stages: int) -> list[float]:
+    """Find by how much the devices of each stage take longer than all devices on average.
+
+    1 for each stage where they differ no more than times of equal work may.
+
+    Args:
+        times_s: Of all layers on the device of each worker, one replica after the other.
+        stages: Of a replica. The slowest device of a stage sets its pace.
+    """
+    if max(times_s) < _UNEQUAL * min(times_s):
+        return [1.0] * stages
+    return [max(times_s[stage::stages]) / fmean(times_s) for stage in range(stages)]
+
+
+def find_cut(costs: Sequence[LayerCost], stages: int, slowness: Sequence[float] = ()) -> Cut:
     """Find the cut whose slowest stage is fastest, by dynamic programming over all cuts.
+
+    Args:
+        costs: Of the layers, on average over all devices.
+        stages: Their number.
+        slowness: See `find_slowness`; 1 for each stage where left out.
 
     Raises:
         InvalidPlanError: The model cannot be cut into so many stages.
     """
-    fastest = _best(costs, stages, limit_s=float("inf"), by_time=True)
+    slowness = slowness or [1.0] * stages
+    fastest = _best(costs, slowness, limit_s=float("inf"), by_time=True)
     if fastest is None:
         points = len(_places(costs))
         raise InvalidPlanError(
             f"stages={stages} and {points} places where the model may be cut: use fewer stages; "
             "layers that share parameters stay together, and each stage must train something"
         )
-    limit_s = (1 + NOISE) * max(stage_times_s(costs, fastest))
-    frugal = _best(costs, stages, limit_s=limit_s, by_time=False)
+    limit_s = (1 + NOISE) * max(stage_times_s(costs, fastest, slowness))
+    frugal = _best(costs, slowness, limit_s=limit_s, by_time=False)
     assert frugal is not None, "the fastest cut is within the limit"
     return frugal
 
@@ -126,7 +154,9 @@ def check_cut(cut: Cut, costs: Sequence[LayerCost], stages: int) -> Cut:
     return cut
 
 
-def _best(costs: Sequence[LayerCost], stages: int, *, limit_s: float, by_time: bool) -> Cut | None:
+def _best(
+    costs: Sequence[LayerCost], slowness: Sequence[float], *, limit_s: float, by_time: bool
+) -> Cut | None:
     """Find the cut with the smallest ``(time, bytes)``, or ``(bytes, time)``.
 
     Here the time is that of the slowest stage, at most ``limit_s``, and the bytes are those of
@@ -140,13 +170,13 @@ def _best(costs: Sequence[LayerCost], stages: int, *, limit_s: float, by_time: b
         return (time_s, num_bytes) if by_time else (num_bytes, time_s)
 
     best: dict[int, tuple[float, int, Cut]] = {0: (0.0, 0, ())}
-    for stage in range(stages):
-        ends = [len(costs)] if stage == stages - 1 else _places(costs)
+    for stage, factor in enumerate(slowness, start=1):
+        ends = [len(costs)] if stage == len(slowness) else _places(costs)
         longer: dict[int, tuple[float, int, Cut]] = {}
         for end in ends:
             ways = []
             for start, (slowest_s, sent, cut) in best.items():
-                time_s = max(slowest_s, times[end] - times[start]) if start < end else limit_s
+                time_s = max(slowest_s, factor * (times[end] - times[start]))
                 if start < end and time_s <= limit_s and trained[end] > trained[start]:
                     more = costs[start - 1].output_bytes if start else 0
                     ways.append((time_s, sent + more, (*cut, start) if start else cut))

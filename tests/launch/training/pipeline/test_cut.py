@@ -13,6 +13,7 @@ from launch.training.pipeline.cut import (
     LayerCost,
     check_cut,
     find_cut,
+    find_slowness,
     parse_cut,
     published_cut,
     stage_bounds,
@@ -58,6 +59,32 @@ def draw(text: str, cut: tuple[int, ...]) -> str:
 def test_the_slowest_stage_is_as_quick_as_can_be(picture, stages):
     layers = picture.replace("| ", "")
     assert draw(layers, find_cut(costs(layers), stages)) == picture
+
+
+@pytest.mark.parametrize(
+    ("picture", "slowness"),
+    [("1 1 1 | 1", (1.0, 3.0)), ("1 | 1 1 1", (3.0, 1.0)), ("1 1 | 1 1", (2.0, 2.0))],
+)
+def test_a_slow_device_gets_fewer_layers(picture, slowness):
+    """The story: of two GPUs, one three times as fast, each had half of the work."""
+    layers = picture.replace("| ", "")
+    cut = find_cut(costs(layers), 2, slowness)
+    assert draw(layers, cut) == picture
+    parts = picture.split("|")
+    times_s = [factor * len(part.split()) for part, factor in zip(parts, slowness, strict=True)]
+    assert stage_times_s(costs(layers), cut, slowness) == times_s
+
+
+@pytest.mark.parametrize(
+    ("times_s", "slowness"),
+    [
+        ((1.0, 3.0), (0.5, 1.5)),
+        ((1.0, 1.0, 3.0, 1.0), (2.0, 2 / 3)),  # two replicas
+        ((1.0, 1.09, 1.05, 1.0), (1.0, 1.0)),
+    ],
+)
+def test_a_stage_is_as_slow_as_its_slowest_device(times_s, slowness):
+    assert find_slowness(times_s, 2) == pytest.approx(list(slowness))
 
 
 def test_no_cut_of_many_random_models_is_better():
