@@ -28,6 +28,9 @@ class CaseFacts:
     kept_bytes_per_sample: Whole | None = None
     """What the forward pass of a sample keeps for the backward pass; ``None`` if unknown."""
 
+    sample_bytes: Whole | None = None
+    """Size of a sample in a batch; ``None`` if unknown."""
+
     max_stages: Count
     """Parts that the model can be cut into: 1 where it is not given as consecutive layers."""
 

@@ -1,4 +1,4 @@
-"""Cost of a sample: its operations, and what is kept of it between forward and backward pass."""
+"""Cost of a sample: its operations, its memory, and what is kept of it for the backward pass."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
+from launch.data.batch import leaves
 from launch.use_cases._base import UseCase
 
 _SAMPLES = 2
@@ -18,13 +19,16 @@ _SAMPLES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleCost:
-    """What one sample takes; both are ``None`` where the user's code fails."""
+    """What one sample takes; all are ``None`` where the user's code fails."""
 
     flop: float | None = None
     """Operations of matrix products and convolutions, forward and backward."""
 
     kept_bytes: int | None = None
     """What a forward pass keeps for the backward pass, its input included and weights not."""
+
+    batch_bytes: int | None = None
+    """What it takes of a batch."""
 
 
 def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
@@ -49,6 +53,7 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
 
     try:
         batch = case.collate([dataset[index] for index in range(count)])
+        batch_bytes = sum(leaf.nbytes for leaf in leaves(batch) if isinstance(leaf, Tensor))
         with FlopCounterMode(display=False) as counter:
             # Not on the device ``meta``: a user's code in C++ would read memory that is not there.
             with saved_tensors_hooks(note, lambda tensor: tensor):
@@ -57,5 +62,7 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
     except Exception:  # noqa: BLE001 - what fails here is told where it is needed
         return SampleCost()
     return SampleCost(
-        flop=counter.get_total_flops() / count or None, kept_bytes=sum(kept.values()) // count
+        flop=counter.get_total_flops() / count or None,
+        kept_bytes=sum(kept.values()) // count,
+        batch_bytes=batch_bytes // count,
     )

@@ -112,6 +112,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         can_compile=find_compiler() is not None and (torch.version.cuda is None or _has_triton()),
         flop_per_sample=cost.flop,
         kept_bytes_per_sample=cost.kept_bytes,
+        sample_bytes=cost.batch_bytes,
         own_methods=find_own_methods(case),
         has_batch_norm=has_batch_norm,
         unsaved=find_unsaved(model),

@@ -39,6 +39,9 @@ _ACCURACY = 0.08
 _SIDE_BY_SIDE = 0.8
 """Part of the node's memory for all plans side by side."""
 
+_READ_AHEAD = 2
+"""Batches that torch's DataLoader lets each of its processes read ahead."""
+
 
 class MemoryModel:
     """Memory of plans on one node.
@@ -64,7 +67,10 @@ class MemoryModel:
         self._filled_shared_memory: list[Plan] = []
         kept = case.kept_bytes_per_sample or 0
         # Where the user collates, samples may differ, and the first ones be the largest.
-        self._kept_bytes = 0 if "collate" in case.own_methods else kept
+        are_alike = "collate" not in case.own_methods
+        self._kept_bytes = kept if are_alike else 0
+        self._sample_bytes = (case.sample_bytes or 0) if are_alike else 0
+        self._shm_bytes = node.memory.shm_bytes
         doubts = (*_DOUBTS[:-1], _KEPT_DOUBT * kept or _DOUBTS[-1])
         self._mean = np.array([_BASE_BYTES, _STATE, kept or _SAMPLE_BYTES])
         self._covariance = np.diag(np.square(doubts))
@@ -94,6 +100,8 @@ class MemoryModel:
         Of a GPU's memory only its end is seen: what has not fitted there does not with more
         samples at once.
         """
+        if self._shm_bytes is not None and self._loaded_bytes(plan) > self._shm_bytes:
+            return False
         if any(_needs_as_much(plan, failed) for failed in self._failed):
             return False
         if any(_sends_as_much(plan, failed) for failed in self._filled_shared_memory):
@@ -120,8 +128,8 @@ class MemoryModel:
     def fit_side_by_side(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> bool:
         """Tell whether plans fit at once, as far as is known; one by itself has all there is.
 
-        Plans on GPUs count by what they have of the node's memory. On a GPU of exclusive compute
-        mode there is room for one.
+        Plans on GPUs count by what they have of the node's memory, and with nothing of /dev/shm
+        while they stand still. On a GPU of exclusive compute mode there is room for one.
 
         Args:
             plans: The plans.
@@ -130,8 +138,22 @@ class MemoryModel:
         taken = [device for plan in plans for device in self._exclusive.intersection(plan.devices)]
         if len(set(taken)) < len(taken):
             return False
+        if len(plans) < 2:
+            return True
+        loaded_bytes = sum(self._loaded_bytes(plan) for plan in plans if kind_of(plan) == "cpu")
+        if self._shm_bytes is not None and loaded_bytes > self._shm_bytes:
+            return False
         needed = sum(self._known_or_expected(plan, running_bytes) for plan in plans)
-        return len(plans) < 2 or needed <= _SIDE_BY_SIDE * self._limit_bytes
+        return needed <= _SIDE_BY_SIDE * self._limit_bytes
+
+    def _loaded_bytes(self, plan: Plan) -> int:
+        """Estimate what the batches of a plan's loading processes take of /dev/shm.
+
+        Each process puts a batch together there, all at once in the beginning. On a CPU what they
+        have read ahead waits there too; for a GPU it is moved to pinned memory.
+        """
+        ahead = _READ_AHEAD if kind_of(plan) == "cpu" else 1
+        return ahead * plan.loader_workers * plan.node_batch * self._sample_bytes
 
     def held_gpu_bytes(self, plans: Sequence[Plan], running_bytes: Mapping[Plan, int]) -> int:
         """Give what plans have held of a GPU's memory, all together; 0 for those not known.

@@ -28,6 +28,10 @@ def test_a_linear_layer_costs_two_products_of_its_weights_and_one_for_its_input(
     assert measure_sample(OneLayer(), model, SAMPLES).flop == forward + weights + inputs
 
 
+def test_a_sample_takes_the_bytes_of_its_input_and_its_target_in_a_batch():
+    assert measure_sample(OneLayer(), nn.Linear(8, 4), SAMPLES).batch_bytes == 4 * (8 + 4)
+
+
 def test_code_that_fails_has_no_count():
     assert measure_sample(Fails(), nn.Linear(8, 4), SAMPLES) == SampleCost()
 

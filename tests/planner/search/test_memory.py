@@ -22,6 +22,10 @@ def result(plan: Plan, peak_bytes: int | None, outcome: Outcome = Outcome.OK) ->
     return replace(known, peak_memory_bytes=peak_bytes)
 
 
+CONTAINER = Memory(total_bytes=2**35, usable_bytes=2**35, shm_bytes=2**26)
+ON_GPU = Plan(strategy="sequential", node_batch=32, devices=("cuda:0",))
+
+
 def test_two_batches_show_what_a_sample_needs():
     model = MemoryModel(CASE, SMALL)
     model.learn([result(replace(PLAN, node_batch=n), int(2e9 + 3e7 * n)) for n in (32, 64, 128)])
@@ -52,6 +56,29 @@ def test_what_ran_out_of_memory_does_so_with_more_samples():
     assert not model.may_fit(replace(plan, fused_optimizer=True))
     assert model.may_fit(replace(plan, node_batch=256))
     assert model.may_fit(replace(plan, micro_batches=2))
+
+
+def test_plan_whose_loading_processes_would_fill_shared_memory_is_not_tried():
+    """In a container with 64 MiB of it, none of the first guesses on a GPU would have worked."""
+    node = replace(node_of(8, gpus=1), memory=CONTAINER)
+    model = MemoryModel(replace(CASE, sample_bytes=600_000), node)
+    plan = replace(ON_GPU, loader_workers=2)
+    assert model.may_fit(plan)
+    assert not model.may_fit(replace(plan, loader_workers=4))
+    assert not model.may_fit(replace(plan, node_batch=64))
+    assert not model.may_fit(replace(PLAN, loader_workers=2))  # what is read ahead waits there
+    assert model.may_fit(replace(plan, node_batch=256, loader_workers=0))
+    assert MemoryModel(CASE, node).may_fit(replace(plan, loader_workers=4))
+
+
+def test_plans_whose_batches_would_fill_shared_memory_together_do_not_run_side_by_side():
+    model = MemoryModel(
+        replace(CASE, sample_bytes=600_000), replace(node_of(8, gpus=1), memory=CONTAINER)
+    )
+    loading, on_gpu = replace(PLAN, loader_workers=1), replace(ON_GPU, loader_workers=2)
+    assert model.fit_side_by_side([loading], {})
+    assert model.fit_side_by_side([loading, PLAN, on_gpu], {})
+    assert not model.fit_side_by_side([loading, replace(loading, allocator="retain")], {})
 
 
 def test_what_filled_shared_memory_shuts_out_plans_that_send_as_much_and_no_others():
