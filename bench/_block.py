@@ -104,7 +104,7 @@ class Ddlplan:
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
-            env=self.environment() | (variables or {}),
+            env={**self.environment(), **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=errors,

@@ -18,6 +18,7 @@ from launch.plan import Plan
 from planner.report.plan_line import describe_plan
 from probes import codec
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """The training steps of one epoch, their input included."""
