@@ -61,6 +61,7 @@ _READ_BYTES = 1 << 16
 _TAIL_LINES = 200
 _MAX_STOP_LOOKS = 10
 _STOP_LIMIT_S, _STOP_POLL_S = 0.5, 0.001
+_WAITING = frozenset(("ssh", "mpirun", "prterun", "prted"))
 _GRACE_S = 3.0
 _GIVE_UP_S = 5.0
 
@@ -236,10 +237,10 @@ class PeerSupervisor:
             _write(CommandEnded(code=code, log_tail=read_tail(log, _TAIL_LINES)).encode())
 
     def _stop(self) -> ProcessesStopped:
-        """Stop all processes, and those that they start while they are being stopped."""
+        """Stop all processes that train, and those that they start while they are being stopped."""
         stopped = set[int]()
         for _ in range(_MAX_STOP_LOOKS):
-            new = self._find() - stopped
+            new = {pid for pid in self._find() - stopped if not _only_waits(pid)}
             if not new:
                 break
             send_signal(new, signal.SIGSTOP)
@@ -273,6 +274,17 @@ class PeerSupervisor:
             told |= left
             time.sleep(_POLL_S)
             reap_all()
+
+
+def _only_waits(pid: int) -> bool:
+    """Tell whether a process waits for others that train, and answers for them meanwhile.
+
+    A server of ssh that asks whether its client is still there ends the connection of a stopped
+    one, and with it a job of mpirun.
+    """
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() in _WAITING
+    return False
 
 
 def _find_workers(job: str) -> set[int]:

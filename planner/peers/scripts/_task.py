@@ -175,7 +175,7 @@ class StepClock:
 
         ``all_samples`` are of all of them, where that is not as many for each.
         """
-        value = float(loss)
+        value = float(loss.detach() if isinstance(loss, Tensor) else loss)
         now = time.perf_counter()
         self._send(
             PeerStepDone(
