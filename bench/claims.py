@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean, median
 
 from _block import (
@@ -91,7 +92,7 @@ def main() -> int:
     if not (arguments.again or arguments.launches or arguments.burn):
         parser.error("nothing to do: use --again, --launches or --burn")
     found = _Findings()
-    for _ in range(arguments.searches):
+    for _ in range(1 if arguments.plan_db else arguments.searches):
         with Ddlplan.in_own_folder(own_cache=arguments.photos is not None) as ddlplan:
             _hold(ddlplan, arguments, out, found)
     return out.conclude(list(_results(found, arguments)))
@@ -105,7 +106,11 @@ def _hold(ddlplan: Ddlplan, arguments: Namespace, out: Output, found: _Findings)
     if arguments.photos is not None:
         data = link_photos(_CASE, None, ddlplan.folder / "photos", arguments.photos)
     launches = Launches(ddlplan, _CASE, data)
-    best = launches.tune(arguments.budget, "fp32").data["plan"]
+    if arguments.plan_db is None:
+        best = launches.tune(arguments.budget, "fp32").data["plan"]
+    else:
+        launches.copy_database(arguments.plan_db)
+        best = launches.best_plan("fp32")
     stored = plans.get(int(best["id"]), db=str(ddlplan.database)).stored
     defaults = [other.plan for other in stored.comparisons if other.name == "defaults"]
     if stored.speedup is None or not defaults or stored.plan == defaults[0]:
@@ -230,6 +235,7 @@ def _parser() -> ArgumentParser:
     add("--every", type=parse_duration_s, default=0.0, help="from one of them to the next, as 3m")
     add("--launches", type=int, default=0, help="after a search")
     add("--burn", type=int, default=0, help="blocks of four races after a search")
+    add("--plan-db", type=Path, help="hold an earlier search's best plan of this database to it")
     return parser
 
 
