@@ -86,6 +86,18 @@ def test_limits_are_measured_on_any_cores_where_time_is_granted_and_not_cores(mo
     speed.main()
 
 
+@pytest.mark.parametrize(
+    ("instruction_sets", "is_measured"), [(("avx2",), False), (("avx2", "avx512_bf16"), True)]
+)
+def test_bf16_that_would_be_emulated_is_not_measured(instruction_sets, is_measured, monkeypatch):
+    """The story: the first probe of a slow machine warned: "not done after 9.44722 s"."""
+    cpu = replace(read_cpu(), instruction_sets=instruction_sets)
+    monkeypatch.setattr(speed, "read_cpu", lambda: cpu)
+    names = [name for name, _ in speed._quantities(1)]
+    assert "fp32_one_core_flop_per_s" in names
+    assert ("bf16_one_core_flop_per_s" in names) is is_measured
+
+
 def test_limits_of_this_machine_are_measured():
     report = measure_speeds([0], budget_s=60.0)  # a busy machine needs longer for the import
     assert report.failures == ()

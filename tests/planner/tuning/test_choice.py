@@ -65,6 +65,11 @@ def test_overlap_of_intervals_is_no_tie():
     assert choose(candidates).plan == OTHER
 
 
+@pytest.mark.parametrize(("longer", "chosen"), [(1.001, PLAIN), (1.03, OTHER)])
+def test_simpler_plan_is_chosen_only_where_it_is_shown_to_be_within_a_percent(longer, chosen):
+    assert choose(finalists({PLAIN: (longer,) * 12, OTHER: (1.0,) * 12})).plan == chosen
+
+
 def test_single_turn_that_took_much_too_long_does_not_choose_the_slower_plan():
     """The story: the claim was that another plan is faster than the one that was chosen."""
     candidates = finalists({PLAIN: (1.0,) * 12, OTHER: (*(0.95,) * 11, 3.0)})
