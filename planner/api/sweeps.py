@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from launch.errors import InvalidPlanError
-from launch.reports import Warned, Working
+from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
@@ -205,7 +205,11 @@ def _make_settings(
 ) -> list[SweepSetting]:
     settings: list[SweepSetting] = []
     if request.devices or not request.plans:
-        settings += make_device_settings(request.devices, node)
+        least = min(request.batches)
+        settings += make_device_settings(request.devices, node, least_batch=least)
+        if not request.devices and len(settings) < len(make_device_settings((), node)):
+            line = f"at most {settings[-1].label}: more of them than batch {least} has samples"
+            listener(Noted(message=f"{line} are left out"))
     if request.plans:
         settings += make_plan_settings(_find_plans(request, node, db, listener, cancellation))
     return settings

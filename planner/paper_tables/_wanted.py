@@ -80,7 +80,7 @@ class WantedSweep:
     use_case: str
     batches: tuple[int, ...]
     devices: tuple[int, ...] = ()
-    """Numbers of them; none for 1, 2, 4 and so on, and all."""
+    """Numbers of them; none for 1, 2, 4 and so on, and all, as far as a batch has samples."""
 
     epochs: int = 1
     weight: float = 1.5

@@ -127,8 +127,8 @@ class CifarScaling(Paper):
             for sweep in held.swept(_MEASURED)
         ):
             return []
-        counts = (setting.plan.processes for setting in make_device_settings((), node))
-        devices = tuple(count for count in counts if count <= _BATCH)
+        settings = make_device_settings((), node, least_batch=_BATCH)
+        devices = tuple(setting.plan.processes for setting in settings)
         return [
             WantedSweep(
                 use_case=_MEASURED, batches=(_BATCH,), devices=devices, epochs=_EPOCHS, weight=4.0

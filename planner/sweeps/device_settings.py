@@ -13,7 +13,9 @@ from planner.sweeps.sweep_record import SweepSetting
 from probes.hardware import Hardware
 
 
-def make_device_settings(devices: Sequence[int], node: Hardware) -> list[SweepSetting]:
+def make_device_settings(
+    devices: Sequence[int], node: Hardware, *, least_batch: int | None = None
+) -> list[SweepSetting]:
     """Make a setting of each number of devices.
 
     On GPUs as many processes with a GPU each, all cores between them. On a node without GPUs as
@@ -25,6 +27,8 @@ def make_device_settings(devices: Sequence[int], node: Hardware) -> list[SweepSe
     Args:
         devices: Numbers of them, ascending; none for 1, 2, 4 and so on, and all.
         node: This machine.
+        least_batch: Smallest batch that they train: where ``devices`` names none, there are no more
+            of them than it has samples.
 
     Raises:
         InvalidPlanError: It has fewer.
@@ -32,7 +36,9 @@ def make_device_settings(devices: Sequence[int], node: Hardware) -> list[SweepSe
     gpus = usable_gpus(node)
     cores = node.cpu.usable_cores
     most, what = (min(len(gpus), cores), "usable_gpus") if gpus else (cores, "usable_cores")
-    chosen = devices or _powers(most)
+    chosen = devices or [
+        count for count in _powers(most) if least_batch is None or count <= least_batch
+    ]
     if chosen[-1] > most:
         raise InvalidPlanError(f"--devices has {chosen[-1]} and {what}={most}: use at most {most}")
     return [_make_setting(count, node) for count in chosen]

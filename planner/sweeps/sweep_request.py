@@ -22,7 +22,8 @@ class SweepRequest:
 
     devices: tuple[int, ...] = ()
     """Numbers of workers, or of GPUs where there are any, each with PyTorch's defaults. Where
-    neither these nor plans are named: 1, 2, 4 and so on up to all."""
+    neither these nor plans are named: 1, 2, 4 and so on up to all, and no more than the smallest
+    batch has samples."""
 
     plans: tuple[int, ...] | str = ()
     """Numbers of stored plans, or `BEST`."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from imagined_machines import node_of
 from sample_plan import FOUND
 from sweep_samples import sample_record
 from worth_cases import NODE
@@ -17,6 +18,7 @@ from launch.rank.epoch import EpochStatistics
 from launch.rank.node import Node
 from launch.reports import StepDone, StepsFinished, Validated
 from planner.api import SweepRequest, make_workload, sweeps
+from planner.cancellation import Cancellation
 from planner.errors import NoPlanError
 from planner.plans.software import current_software
 from planner.store import Store
@@ -158,6 +160,35 @@ def test_batch_of_fewer_samples_than_workers_is_refused_before_anything_starts(t
     with pytest.raises(InvalidPlanError, match=r"--batches has 1 and 2 workers: .*at least one"):
         sweeps.sweep(request_of("Clouds", batches=(1, 64), devices=(1, 2)), db=str(db))
     assert not db.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "notes"),
+    [
+        (
+            {"batches": (4, 64)},
+            ["1 worker", "2 workers", "4 workers"],
+            ["at most 4 workers: more of them than batch 4 has samples are left out"],
+        ),
+        ({"batches": (8, 64)}, ["1 worker", "2 workers", "4 workers", "8 workers"], []),
+        ({"batches": (4, 64), "devices": (1, 8)}, ["1 worker", "8 workers"], []),
+    ],
+    ids=["left out", "all", "named"],
+)
+def test_devices_that_nobody_named_are_no_more_than_the_smallest_batch_has_samples(
+    tmp_path, options, labels, notes
+):
+    """The nine batches of MNIST, from 32 on, could not be swept on a machine of 48 cores."""
+    said = []
+
+    def listener(report, host=None):
+        said.append(report.message)
+
+    settings = sweeps._make_settings(
+        request_of("Clouds", **options), node_of(8), str(tmp_path / "db"), listener, Cancellation()
+    )
+    assert [setting.label for setting in settings] == labels
+    assert said == notes
 
 
 def test_more_devices_than_there_are_are_refused(tmp_path):
