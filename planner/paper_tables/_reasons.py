@@ -6,6 +6,7 @@ from shlex import quote
 
 from planner.jobs.suggested_command import database_options
 from planner.paper_tables._evidence import StoredEvidence
+from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.sweep_record import SweepRecord
 from probes.hardware import Hardware
 
@@ -24,6 +25,25 @@ def why_no_gpus(held: StoredEvidence, record: SweepRecord) -> str | None:
     if node is not None and not node.gpus:
         return explain_no_gpu(record.node, node)
     return f"sweep {record.id} has none: ddlplan sweep --devices takes them where there are any"
+
+
+def why_devices_lack(held: StoredEvidence, record: SweepRecord, command: str) -> str | None:
+    """Say which numbers of devices a sweep lacks that it would have by default.
+
+    ``None`` where it has them all, where no probe of its machine is stored, and where it lacks all
+    GPUs: see `why_no_gpus`.
+    """
+    node = held.find_hardware(record.node, record.fingerprint)
+    if node is None:
+        return None
+    usual = make_device_settings((), node, least_batch=min(record.batches))
+    if usual[0].plan.gpus and why_no_gpus(held, record) is not None:
+        return None
+    known = {setting.label for setting in record.settings}
+    lacking = [setting.label for setting in usual if setting.label not in known]
+    if not lacking:
+        return None
+    return f"sweep {record.id} has no figures of {', '.join(lacking)}: {command}"
 
 
 def data_option(data: str | None) -> str:

@@ -12,7 +12,13 @@ from planner.paper_tables._evidence import (
     describe_machine,
     mark_generated,
 )
-from planner.paper_tables._reasons import db_option, measure_command, why_no_gpus
+from planner.paper_tables._reasons import (
+    data_option,
+    db_option,
+    measure_command,
+    why_devices_lack,
+    why_no_gpus,
+)
 from planner.paper_tables._training_groups import (
     Group,
     Line,
@@ -183,14 +189,18 @@ def _scaling_rows(
     for one in sweeps:
         yield from one.rows(held)
         record = one.sweep.record
-        if (why := why_no_gpus(held, record)) is not None:
-            yield {
-                "machine": Cell(text=record.node),
-                "data": Cell(text=record.data or "generated"),
-                "devices": Cell(text="GPUs"),
-                "published": Cell.published(None),
-                "rate": Cell.lacking(why),
-            }
+        for devices, why in (
+            ("others", why_devices_lack(held, record, _sweep_command(held, record))),
+            ("GPUs", why_no_gpus(held, record)),
+        ):
+            if why is not None:
+                yield {
+                    "machine": Cell(text=record.node),
+                    "data": Cell(text=record.data or "generated"),
+                    "devices": Cell(text=devices),
+                    "published": Cell.published(None),
+                    "rate": Cell.lacking(why),
+                }
 
 
 def _training_table(held: StoredEvidence) -> PaperTable:
@@ -313,6 +323,13 @@ def _why_no_time(held: StoredEvidence, group: Group, target: float | None) -> st
         missed = group.missed(target)
         return f"{missed} of {len(group.trainings)} trainings missed it: a time would be too short"
     return f"not reached: {_launch_command(held)} trains longer"
+
+
+def _sweep_command(held: StoredEvidence, record: SweepRecord) -> str:
+    """Give the command of a sweep with all numbers of devices."""
+    batches = ",".join(map(str, record.batches))
+    options = f"{data_option(record.data)} --batches {batches} --epochs {record.epochs}"
+    return f"ddlplan sweep --use-case {record.use_case}{options}{db_option(held)}"
 
 
 def _launch_command(held: StoredEvidence) -> str:

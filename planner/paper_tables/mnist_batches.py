@@ -6,7 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import StoredEvidence, SweepEvidence, mark_generated
-from planner.paper_tables._reasons import data_option, db_option, why_no_gpus
+from planner.paper_tables._reasons import (
+    data_option,
+    db_option,
+    why_devices_lack,
+    why_no_gpus,
+)
 from planner.paper_tables._values import (
     NOT_FOUND,
     Cell,
@@ -147,6 +152,9 @@ def _rows(held: StoredEvidence, case: str) -> Iterator[Mapping[str, Cell]]:
         }
     for why in _why_batches_lack(held, case, sweep):
         yield {**head, "epoch": Cell.lacking(why)}
+    command = _sweep_command(held, case, record.data)
+    if (why_few := why_devices_lack(held, record, command)) is not None:
+        yield {**head, "devices": Cell(text="others"), "epoch": Cell.lacking(why_few)}
     if (why_none := why_no_gpus(held, record)) is not None:
         yield {**head, "devices": Cell(text="GPUs"), "epoch": Cell.lacking(why_none)}
 

@@ -95,7 +95,9 @@ def test_a_sweep_of_ones_own_without_one_worker_is_not_called_times_one_worker()
     ]
     held = held_sweep(points, settings=settings, batches=(32, 64))
     table, _ = PAPER.tables(held)
-    rows = table.rows[:-1]  # the last one is of GPUs
+    *rows, others, _ = table.rows  # the last one is of GPUs
+    command = f"ddlplan sweep --use-case {MEASURED} --batches 32,64 --epochs 2"
+    assert others["rate"].missing == f"sweep 1 has no figures of 1 worker: {command}"
     reasons = {row["scaling"].missing for row in rows}
     assert reasons == {"sweep 1 has no setting with one worker: ddlplan report --measure"}
     assert all(row["rate"].number for row in rows)

@@ -76,6 +76,18 @@ def test_gpus_that_a_machine_does_not_have_are_a_row_with_the_reason():
     assert "GPUs" not in [row.get("devices", EMPTY).text for row in table.rows]
 
 
+def test_numbers_of_workers_that_a_sweep_lacks_are_a_row_with_the_command_that_trains_all():
+    """A sweep of one's own with one worker was shown as if the machine had no more."""
+    alone = held(sample_sweep({32: (10,), 64: (10,)}), settings=SETTINGS[:1])
+    (table,) = PAPER.tables(replace(alone, machines=[MACHINE]))
+    (row,) = [row for row in table.rows if row.get("devices", EMPTY).text == "others"]
+    why = row["epoch"].missing
+    command = "ddlplan sweep --use-case mnist_cnn --batches "
+    assert why.startswith(f"sweep 1 has no figures of 2 workers: {command}")
+    (table,) = PAPER.tables(replace(held(), machines=[MACHINE]))
+    assert "others" not in [row.get("devices", EMPTY).text for row in table.rows]
+
+
 def test_failed_point_is_a_row_with_its_reason():
     sweep = replace(SWEEP, points=[*SWEEP.points[:3], failed_point(64, 1)])
     (table,) = PAPER.tables(held(sweep))
