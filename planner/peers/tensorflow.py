@@ -6,6 +6,7 @@ import json
 import sys
 
 from planner.peers._base import SCRIPTS, Peer, PeerSetup, PeerStart
+from planner.plans.software import find_version
 
 _MODEL = "keras_"
 
@@ -13,11 +14,15 @@ _MODEL = "keras_"
 class TensorFlow(Peer):
     """The model is written anew in Keras, so that only some use cases have one."""
 
-    distribution = "tensorflow_cpu"
     modules = ("tensorflow",)
     script = "tensorflow_mirrored.py"
     is_one_process = True
     listens_everywhere = True
+
+    @property
+    def version(self) -> str | None:
+        # One library, in two packages.
+        return find_version("tensorflow_cpu") or find_version("tensorflow")
 
     def find_obstacle(self, setup: PeerSetup) -> str | None:
         models = sorted(f.stem.removeprefix(_MODEL) for f in SCRIPTS.glob(f"{_MODEL}*.py"))

@@ -162,6 +162,15 @@ def test_ray_without_tokens_trains_on_one_host_only(monkeypatch):
         assert (ray.find_obstacle(make_setup(ray, TWO)) is not None) == is_refused
 
 
+def test_tensorflow_has_a_version_whichever_of_its_packages_is_installed(monkeypatch):
+    for package in ("tensorflow_cpu", "tensorflow"):
+        installed = {package: "2.21.0"}
+        monkeypatch.setattr("planner.peers.tensorflow.find_version", installed.get)
+        assert load_peer("tensorflow").version == "2.21.0"
+    monkeypatch.setattr("planner.peers.tensorflow.find_version", {}.get)
+    assert load_peer("tensorflow").version is None
+
+
 def test_tensorflow_serves_nobody_where_it_trains_alone():
     """Its server listens on all addresses, without a password."""
     tensorflow = load_peer("tensorflow")
