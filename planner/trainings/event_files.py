@@ -151,3 +151,5 @@ def _scalars(epoch: EpochDone) -> Iterator[tuple[str, float]]:
     rates = epoch.learning_rates
     for number, rate in enumerate(rates):
         yield "learning_rate" if len(rates) == 1 else f"learning_rate/group_{number}", rate
+    if epoch.noise is not None and epoch.noise.scale is not None:
+        yield "noise_scale", epoch.noise.scale

@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing import event_accumulator as reading
 from training_samples import EPOCH
 from worth_cases import FACTS
 
+from launch.noise_scale.estimate import NoiseScale
 from launch.packages.install_command import install_command
 from launch.reports import Described
 from planner.errors import UsageError
@@ -58,6 +59,15 @@ def test_what_an_epoch_lacks_is_left_out_and_groups_have_numbers(tmp_path):
     assert found["loss/training"] == [(2, 0.5)]
     assert found["loss/validation"] == [(1, 2.0)]
     assert found["learning_rate/group_1"] == [(2, 0.25)]
+
+
+def test_noise_scale_is_there_where_it_is_clear(tmp_path):
+    noise = NoiseScale(scale=312.0, low=250.0, high=400.0, variance=1.0, square=1.0, measurements=9)
+    unclear = replace(noise, scale=None, low=None, high=None)
+    with EventFile(tmp_path, "1", print) as events:
+        for number, found in enumerate((None, unclear, noise), start=1):
+            events.add(epoch(number, noise=found))
+    assert scalars(tmp_path / "run-1")["noise_scale"] == [(3, 312.0)]
 
 
 def test_made_up_data_are_a_text_in_tensorboard(tmp_path):
