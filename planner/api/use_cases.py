@@ -16,6 +16,7 @@ from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.cancellation import Cancellation
 from planner.errors import UsageError
+from planner.jobs.suggested_command import database_options
 from planner.scripts.naming import command_for, is_script
 from planner.search.space import find_obstacles
 from planner.store import Store
@@ -92,7 +93,7 @@ def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> tuple[str, Pat
         facts = None if stored.study_id is None else store.studies.case_facts(stored.study_id)
     use_case, data = stored.use_case, None if facts is None else facts.data
     if is_script(use_case):
-        line = command_for(use_case, "launch", "--plan", str(plan_id))
+        line = command_for(use_case, "launch", "--plan", str(plan_id), *database_options(db))
         raise UsageError(f"plan {plan_id} is of a script, which is run by {line}")
     file = resolve(use_case).source_file
     if file is not None and (why := explain_absence(file)) is not None:

@@ -46,9 +46,12 @@ def test_file_that_has_moved_is_one_line_that_names_the_option(case_of, tmp_path
     )
 
 
-def test_plan_of_a_script_leads_to_the_command_with_that(case_of):
-    with pytest.raises(UsageError, match=r"ddlplan launch --plan 1 -- python train.py \{batch\}$"):
+def test_plan_of_a_script_leads_to_the_command_with_that(case_of, tmp_path):
+    """It named no database: what was typed looked for plan 1 of the present folder."""
+    with pytest.raises(UsageError) as caught:
         case_of("script:python train.py '{batch}'")
+    line = f"ddlplan launch --plan 1 --db {tmp_path}/planner.db -- python train.py {{batch}}"
+    assert str(caught.value) == f"plan 1 is of a script, which is run by {line}"
 
 
 def test_plan_that_is_not_there_is_none(tmp_path):
