@@ -59,13 +59,12 @@ class StepTimer:
         self._started = time.perf_counter()
 
     def is_computing(self) -> bool:
-        """Whether the step before is still computed."""
+        """Whether the step before is still computed, or its update made."""
         pending = self._pending
-        return (
-            pending is not None
-            and isinstance(pending.loss, PendingLoss)
-            and not pending.loss.is_known()
-        )
+        if pending is None or not isinstance(pending.loss, PendingLoss):
+            return False
+        is_updated = self._updated is None or self._updated.query()
+        return not (is_updated and pending.loss.is_known())
 
     def add(self, step: LaunchedStep) -> None:
         """Add a step that was launched; wait for the one before, or for a CPU's.

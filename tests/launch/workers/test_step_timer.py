@@ -95,6 +95,31 @@ def test_a_loss_on_a_gpu_is_told_when_the_next_step_is_launched(told):
     assert not reports.is_computing()
 
 
+def test_a_step_whose_update_is_being_made_is_still_computed(told, monkeypatch):
+    """Its loss was known, and the input that came meanwhile counted as waited for."""
+
+    class Update:
+        is_made = False
+
+        def query(self) -> bool:
+            return self.is_made
+
+        def synchronize(self) -> None:
+            self.is_made = True
+
+    update, loss = Update(), Computing(1.0)
+    monkeypatch.setattr(step_timer, "_record_event", lambda: update)
+    reporter, _ = told
+    reports = StepTimer(reporter, is_compiled=False)
+    reports.start()
+    reports.add(LaunchedStep(epoch=0, number=1, samples=8, loss=loss, input_s=0.0))
+    assert float(loss) == 1.0
+    assert loss.is_known()
+    assert reports.is_computing()
+    update.synchronize()
+    assert not reports.is_computing()
+
+
 def test_times_of_steps_add_up_to_the_epoch(told):
     reporter, take = told
     reports = StepTimer(reporter, is_compiled=False)
