@@ -28,7 +28,7 @@ class SampleCost:
     """What a forward pass keeps for the backward pass, its input included and weights not."""
 
     batch_bytes: int | None = None
-    """What it takes of a batch."""
+    """What it takes of a batch, sparse tensors apart."""
 
 
 def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
@@ -53,7 +53,7 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
 
     try:
         batch = case.collate([dataset[index] for index in range(count)])
-        batch_bytes = sum(leaf.nbytes for leaf in leaves(batch) if isinstance(leaf, Tensor))
+        batch_bytes = sum(map(_size_bytes, leaves(batch)))
         with FlopCounterMode(display=False) as counter:
             # Not on the device ``meta``: a user's code in C++ would read memory that is not there.
             with saved_tensors_hooks(note, lambda tensor: tensor):
@@ -66,3 +66,8 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
         kept_bytes=sum(kept.values()) // count,
         batch_bytes=batch_bytes // count,
     )
+
+
+def _size_bytes(leaf: Any) -> int:
+    # Of a sparse tensor torch gives none.
+    return leaf.nbytes if isinstance(leaf, Tensor) and leaf.layout is torch.strided else 0

@@ -32,6 +32,23 @@ def test_a_sample_takes_the_bytes_of_its_input_and_its_target_in_a_batch():
     assert measure_sample(OneLayer(), nn.Linear(8, 4), SAMPLES).batch_bytes == 4 * (8 + 4)
 
 
+class WithSparse(OneLayer):
+    def collate(self, samples):
+        inputs, targets = (torch.stack(part) for part in zip(*samples, strict=True))
+        return inputs, targets, targets.to_sparse()
+
+    def step(self, model, batch):
+        return super().step(model, batch[:2])
+
+
+def test_a_sparse_tensor_counts_for_no_bytes_and_spoils_no_count():
+    """torch gives no size of it: nothing was known of the sample."""
+    model = nn.Linear(8, 4)
+    expected = measure_sample(OneLayer(), model, SAMPLES)
+    assert expected.flop
+    assert measure_sample(WithSparse(), model, SAMPLES) == expected
+
+
 def test_code_that_fails_has_no_count():
     assert measure_sample(Fails(), nn.Linear(8, 4), SAMPLES) == SampleCost()
 
