@@ -32,7 +32,7 @@ class SampleTime:
     """Time of forward and backward passes on all cores."""
 
     sample_s: float
-    """Of a sample of the largest pass: an upper bound, as small ones take longer for each."""
+    """Of a sample in the pass where it is least: an upper bound, as small passes take longer."""
 
     calls_s: float | None
     """Of a pass whatever its samples; ``None`` where passes took too long to tell."""
