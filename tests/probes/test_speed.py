@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hand_clock import HandClock
 
 from probes import speed
 from probes.cpu import read_cpu
 from probes.errors import SpeedProbeError
 from probes.hardware import Speeds
 from probes.speed import best_rate, measure_speeds
+from tests.hand_clock import HandClock
 
 
 def printing(*documents: str) -> list[str]:

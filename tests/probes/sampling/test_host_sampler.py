@@ -8,7 +8,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from hand_clock import HandClock
 from recorded_nvml import RecordedNvml
 
 from probes.sampling.gpus import GpuSampler, GpuUse
@@ -16,6 +15,7 @@ from probes.sampling.host_sampler import HostSampler
 from probes.sampling.machine import MachineCounters, read_counters
 from probes.sampling.pace import Pace
 from probes.sampling.process_tree import ProcessTree
+from tests.hand_clock import HandClock
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

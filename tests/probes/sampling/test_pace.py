@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hand_clock import HandClock
 
 from probes.sampling.pace import Pace
+from tests.hand_clock import HandClock
 
 
 def test_work_is_due_at_once_and_then_after_its_interval():
