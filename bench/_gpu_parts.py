@@ -20,7 +20,6 @@ from xml.etree import ElementTree
 from _block import CASES, BenchError, Ddlplan, Output, Result
 from _launches import Launches, say_plan
 from _photos import link_photos
-from gpu_day import ROOT
 
 from launch.job import Job, NodeJob
 from launch.mpi.job import MpiJob
@@ -151,12 +150,13 @@ def _run_tests(*, options: Namespace, out: Output, **_: object) -> Found:
     Other files of tests are not even read: they import libraries that a machine may lack, and add
     to the jobs of several nodes that are trained at once.
     """
-    files = [str(f) for f in (ROOT / "tests").rglob("test_*.py") if "mark.gpu" in f.read_text()]
+    root = Path(__file__).parents[1]
+    files = [str(f) for f in (root / "tests").rglob("test_*.py") if "mark.gpu" in f.read_text()]
     with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-m", "gpu", "--junitxml", str(report)]
         command += ["-o", f"timeout={_TEST_LIMIT_S}", *sorted(files)]
-        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+        done = subprocess.run(command, cwd=root, stdout=sys.stderr, check=False)
         if not report.exists():
             raise BenchError(f"exit code {done.returncode} of {' '.join(command)}")
         cases = list(ElementTree.parse(report).iter("testcase"))
