@@ -164,30 +164,30 @@ def test_name_that_another_user_wrote_moves_no_cursor():
     assert str(theirs).endswith(": tune ?[2J?")
 
 
+def run_below(statement: str) -> subprocess.CompletedProcess[str]:
+    """Run a statement in a process that this one has started."""
+    source = (
+        "import sys\n"
+        "from launch.system.machine_lock import Occupant, timing_alone, training_noticed\n"
+        "me, fail = Occupant.of_this_process('ddlplan theirs'), sys.exit\n"
+    )
+    command = [sys.executable, "-c", source + statement]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
 def test_search_within_a_launched_script_does_not_wait_for_that(folder):
     """It waited for its own parent, which waited for it."""
-    source = (
-        "from launch.system.machine_lock import Occupant, timing_alone\n"
-        "import sys\n"
-        "me, fail = Occupant.of_this_process('ddlplan tune'), sys.exit\n"
-        "with timing_alone(me, waits=False, on_wait=fail, on_trouble=fail): print('times')\n"
-    )
-    heard = Heard()
-    with train(heard):
-        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    with train(Heard()):
+        found = run_below(
+            "with timing_alone(me, waits=False, on_wait=fail, on_trouble=fail): print('times')"
+        )
     assert found.stdout == "times\n", found.stderr
 
 
 def test_search_within_a_script_that_is_timed_is_refused_at_once():
     """It waited for what waited for it, until the time of the script's trial was over."""
-    source = (
-        "from launch.system.machine_lock import Occupant, timing_alone\n"
-        "import sys\n"
-        "me, fail = Occupant.of_this_process('ddlplan tune'), sys.exit\n"
-        "with timing_alone(me, waits=True, on_wait=fail, on_trouble=fail): pass\n"
-    )
     with time_alone(Heard()):
-        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+        found = run_below("with timing_alone(me, waits=True, on_wait=fail, on_trouble=fail): pass")
     line = found.stderr.splitlines()[-1]
     assert f"MachineBusyError: this machine is in use by process {os.getpid()} of " in line
     assert line.endswith("each would wait for the other: run this one by itself")
@@ -195,15 +195,9 @@ def test_search_within_a_script_that_is_timed_is_refused_at_once():
 
 def test_launch_within_a_script_that_is_timed_disturbs_nobody(folder):
     """It was told that it disturbs the times that are measured of it."""
-    source = (
-        "from launch.system.machine_lock import Occupant, training_noticed\n"
-        "import sys\n"
-        "me = Occupant.of_this_process('ddlplan launch')\n"
-        "with training_noticed(me, sys.exit): print('trains')\n"
-    )
     heard = Heard()
     with time_alone(heard):
-        found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+        found = run_below("with training_noticed(me, fail): print('trains')")
     assert found.stdout == "trains\n", found.stderr
     assert heard == heard.troubles == []
 
