@@ -10,6 +10,7 @@ from typing import Protocol
 
 from launch.case_facts import CaseFacts
 from launch.plan import Plan, Setting
+from launch.system.session import defer_signals
 from planner.search.plan_search import PlanSearch, time_per_sample_s
 from planner.search.space import STRATEGIES, find_obstacles, uses_gpus
 from planner.trials.drift import remove_drift
@@ -116,10 +117,11 @@ class Findings:
         """Store a finished trial, and put its times on the level of the other trials."""
         is_look = result.role is Role.LOOK
         best_s = self._best_look_s() if is_look else self.best_time_s()
-        added = self._trial_store.add_trial(self.study_id, result)
-        self._own_ids.add(added.id)
-        self.added.append(result)
-        self.results = self._level([*self.results, result])
+        with defer_signals():  # else Ctrl-C could end in a plan that lacks what is stored
+            added = self._trial_store.add_trial(self.study_id, result)
+            self._own_ids.add(added.id)
+            self.added.append(result)
+            self.results = self._level([*self.results, result])
         time_s = self.time_per_sample_s(self.results[-1])
         is_best = time_s is not None and (best_s is None or time_s < best_s)
         may_be_best = is_look or result.role.is_for_choice

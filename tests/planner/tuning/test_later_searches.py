@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import signal
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,22 @@ def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
     kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert len(kept) >= 2
     assert set(kept) <= {plan for _, plan in recorded.ran}
+
+
+def test_plan_is_known_though_ctrl_c_comes_as_its_trial_is_stored(store, recorded, monkeypatch):
+    """The story: the database had a plan that the search ended without."""
+    add_trial = type(store.studies).add_trial
+
+    def add_and_interrupt(studies, study_id, result):
+        added = add_trial(studies, study_id, result)
+        signal.raise_signal(signal.SIGINT)
+        return added
+
+    monkeypatch.setattr(type(store.studies), "add_trial", add_and_interrupt)
+    outcome = Search(store, recorded).tune()
+    assert outcome.interrupted
+    kept = [trial.result.plan for trial in store.studies.all_trials()]
+    assert kept == [trial.plan for trial in outcome.trials]
 
 
 def test_final_that_is_interrupted_before_each_plan_had_its_turns_decides_nothing(store):

@@ -42,6 +42,14 @@ def roles(command, node):
     return [role for (role,) in command.query(f"SELECT role {of_node} ORDER BY trials.id")]
 
 
+def has_plan(command, node):
+    """Tell whether a plan that may be chosen has been timed there: looks may come first."""
+    return command.query(
+        "SELECT 1 FROM trials JOIN studies ON studies.id = study_id "
+        f"WHERE node = '{node}' AND outcome = 'ok' AND role != 'look'"
+    )
+
+
 @pytest.fixture(scope="module")
 def tuned_hosts(_testbed_is_possible, tmp_path_factory, tuned_folder, command_line):
     """Two equal hosts and one of a single core, on which every trial fails: tuned once."""
@@ -133,15 +141,18 @@ def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testb
     bed = testbed(2)
     know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
     process = tune(ddlplan.start, ddlplan, bed, "Steady", "--budget", "3m")
+    names = ("node1", "node2")
     ddlplan.wait_until(
-        lambda: (roles(ddlplan, "node1") and roles(ddlplan, "node2")) or process.poll() is not None,
-        "a trial on each host",
+        lambda: all(has_plan(ddlplan, name) for name in names) or process.poll() is not None,
+        "a plan of each host",
     )
     process.send_signal(signal.SIGINT)
     ended = ddlplan.end(process)
     assert ended.code == 130
     assert ended.document["data"]["interrupted"]
-    assert [node["plan"]["node"] for node in ended.document["data"]["nodes"]] == ["node1", "node2"]
+    nodes = ended.document["data"]["nodes"]
+    assert [(node["host"], node["error"]) for node in nodes] == [("node1", None), ("node2", None)]
+    assert [node["plan"]["node"] for node in nodes] == ["node1", "node2"]
     assert bed.left_over() == set()
 
 
