@@ -102,6 +102,15 @@ def test_files_on_this_machine_have_no_host(capsys):
     assert data["host"] is None
 
 
+@pytest.mark.parametrize("is_generated", [True, False])
+def test_training_with_made_up_data_says_so_with_its_result(capsys, is_generated):
+    described = Described(facts=replace(FACTS, is_generated=is_generated))
+    data = trained(sending(described) + WHOLE, job())
+    said = " ".join(capsys.readouterr().out.split())
+    assert ("data generated: the use case made its samples up" in said) is is_generated
+    assert data["is_generated"] is is_generated
+
+
 def test_what_every_node_warns_of_is_said_once(capsys):
     trained(sending(Warned(message="mind the gap"), Warned(message="mind the gap")) + WHOLE, job())
     assert capsys.readouterr().err.count("mind the gap") == 1

@@ -82,6 +82,15 @@ def test_json_of_a_patched_plan_has_the_warning_that_it_changes_the_script(
     assert "changes the script itself (compile)" in warning
 
 
+@pytest.mark.parametrize("show_found", [show_here, show_hosts])
+def test_plan_of_made_up_data_says_so_where_it_is_found(capsys, show_found):
+    for is_generated in (True, False):
+        result = make_result(replace(FOUND, is_generated=is_generated))
+        show_found(result, "ddlplan launch", Output("tune", as_json=False))
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("data generated: the use case made its samples up" in said) is is_generated
+
+
 def test_run_on_one_core_that_was_not_measured_has_its_reason_in_a_line(capsys):
     show()
     said = "one core   not measured: no time or memory was left for it: raise --budget"

@@ -186,6 +186,22 @@ def test_a_search_and_its_plan_go_on_with_their_data(store, show):
     assert f"ddlplan launch {command} --plan 1" in show("plans")
 
 
+@pytest.mark.parametrize("is_generated", [True, False])
+def test_results_of_made_up_data_are_marked_on_their_pages_and_in_lists(store, pages, is_generated):
+    same = {"node": NODE.node, "fingerprint": NODE.fingerprint(), "software": current_software()}
+    study = replace(STUDY, facts=replace(FACTS, is_generated=is_generated), **same)
+    number = store.studies.get_or_create(study)
+    store.studies.add_trial(number, TRIALS[-1].result)
+    plan = replace(STORED, id=None, study_id=number, is_generated=is_generated, **same)
+    store.plans.save(plan, ends_search=True)
+    store.trainings.add(replace(BEGUN, started_at=utc_now(), is_generated=is_generated))
+    store.sweeps.begin(replace(sample_record([8]), is_generated=is_generated), fresh=False)
+    for kind in ("studies", "plans", "trainings", "sweeps"):
+        for path in (f"/{kind}", f"/{kind}/1"):
+            said = Markup(pages.get(path).html).text
+            assert ("generated data" in said) is is_generated, path
+
+
 def test_first_page_leads_to_the_sweep_that_runs(store, pages):
     sweep = store.sweeps.begin(sample_record([8, 16]), fresh=False).record
     job = add_job(store, kind=JobKind.SWEEP, title="ddlplan sweep")
