@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import conv2d, cross_entropy, linear, max_pool2d, relu
 
 from launch.errors import UseCaseError
 from launch.use_cases import resolve
@@ -18,6 +19,20 @@ pytestmark = pytest.mark.usefixtures("cache")
 def test_models_have_the_parameters_of_the_papers(name, parameters):
     model = resolve(name).load().model()
     assert sum(p.numel() for p in model.parameters()) == parameters
+
+
+def test_mnist_cnn_is_the_network_of_the_papers_with_the_loss_of_its_softmax():
+    """Without a ReLU, or with another pooling, it has as many parameters."""
+    case = resolve("mnist_cnn").load()
+    model, images, target = case.model(), torch.randn(2, 1, 28, 28), torch.tensor([3, 7])
+    first, first_bias, second, second_bias, wide, wide_bias, last, last_bias = model.parameters()
+    with torch.no_grad():
+        hidden = max_pool2d(relu(conv2d(images, first, first_bias)), 2)
+        hidden = max_pool2d(relu(conv2d(hidden, second, second_bias)), 2).flatten(1)
+        output = linear(relu(linear(hidden, wide, wide_bias)), last, last_bias)
+        loss = case.loss(model(images), target)
+    assert (hidden.size(1), wide.size(0), output.size(1)) == (800, 500, 10)
+    assert torch.allclose(loss, cross_entropy(output, target), atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["mnist_cnn", "mnist_resnet18", "cifar_resnet44"])

@@ -326,6 +326,8 @@ def test_training_images_are_moved_and_mirrored_and_test_images_are_not():
     drawn = torch.tensor([[4 / 9 + 0.01, 4 / 9 + 0.01, 0.9]])
     pixels = torch.from_numpy(images.open(train=True).pixels[:1].copy()).permute(0, 3, 1, 2)
     assert torch.allclose(train.finish(pixels, drawn)[0], plain)
+    mirrored = torch.tensor([[4 / 9 + 0.01, 4 / 9 + 0.01, 0.1]])
+    assert torch.allclose(train.finish(pixels, mirrored)[0], plain.flip(2))
     corner = train.finish(pixels, torch.tensor([[0.0, 0.0, 0.9]]))[0]
     assert torch.allclose(corner[:, 4:, 4:], plain[:, :-4, :-4])
     assert not corner[:, :4].any()
