@@ -59,7 +59,8 @@ def sweep(
         str | None,
         plan_option(
             "--devices",
-            help_="Numbers of GPUs, else of workers; if no --plans, 1,2,4,... and all.",
+            help_="Numbers of GPUs, else of workers; if no --plans, 1,2,4,... and all, "
+            "as far as the smallest batch has samples.",
             metavar="N,...",
         ),
     ] = None,

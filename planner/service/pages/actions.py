@@ -147,7 +147,7 @@ def find_forms(context: Context, *keys: str) -> list[Form]:
             ),
             command="ddlplan sweep --use-case NAME --batches 32,64,128 --detach",
             about="Trains with each batch on each number of devices; where none is named, on 1, 2, "
-            "4 and so on up to all.",
+            "4 and so on up to all, as far as the smallest batch has samples.",
         ),
         "probe": _PROBE,
         "doctor": _DOCTOR,
