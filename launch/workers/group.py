@@ -20,7 +20,13 @@ from launch.reports import Failed, Report, TaskDone
 from launch.system.process_end import explain_exit, kill_group
 from launch.system.process_tree import send_signal
 from launch.workers.fork_server import DUMP_STACKS, ForkServer, WorkerExit
-from launch.workers.log import BoundedLog, read_tail, tells_killed_loader, tells_out_of_memory
+from launch.workers.log import (
+    KILLED_FOR_MEMORY,
+    BoundedLog,
+    read_tail,
+    tells_killed_loader,
+    tells_out_of_memory,
+)
 from launch.workers.step_permits import grant_steps, open_permits
 from launch.workers.task import Task
 
@@ -356,4 +362,4 @@ def explain_failure(
 def _explain_end(code: int, *, out_of_memory: bool) -> str:
     if code == 0:
         return "ended with exit code 0 before its work was done: does the use case leave Python?"
-    return explain_exit(code) + (" (out of memory)" if out_of_memory else "")
+    return explain_exit(code) + (f" {KILLED_FOR_MEMORY}" if out_of_memory else "")

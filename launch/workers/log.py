@@ -20,7 +20,9 @@ _FULL_SHARED_MEMORY = (
 )
 """Words of torch about /dev/shm where a loading process puts a batch into it, by release."""
 _NCCL_FILE, _NO_SPACE = "shm/nccl-", "No space left on device"
-_LOADER_KILLED = "is killed by signal: Killed"
+_LOADER, _LOADER_KILLED = "DataLoader worker", "is killed by signal: Killed"
+KILLED_FOR_MEMORY = "(out of memory)"
+"""Behind the signal of a worker that the kernel has ended because memory was short."""
 
 _RAISED = re.compile(r"\b(\w*(?:Error|Exception): .+)")
 _ENDED = re.compile(r"^(?:traceback : )?(Signal \d+ .+|exitcode +: .+)")
@@ -109,6 +111,15 @@ def lacks_shared_memory(text: str) -> bool:
 def tells_killed_loader(text: str) -> bool:
     """Whether an error's message says that a loading process was killed."""
     return _LOADER_KILLED in text
+
+
+def involves_loaders(text: str) -> bool:
+    """Whether loading processes may have had the memory that was short, by an error's message.
+
+    One of them found none, or the kernel has ended a worker: it takes the largest process, whoever
+    has the rest. No words about a GPU's memory say so.
+    """
+    return _LOADER in text or KILLED_FOR_MEMORY in text
 
 
 def find_user_frame(log: str) -> str | None:

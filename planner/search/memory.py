@@ -18,6 +18,7 @@ from launch.case_facts import CaseFacts
 from launch.errors import SharedMemoryError
 from launch.plan import Plan
 from launch.strategies._gpus import cuda_devices, exclusive_devices, usable_gpus
+from launch.workers.log import involves_loaders
 from planner.search.terms import copies_of, kind_of, stages_of
 from planner.trials.result import Outcome, TrialResult
 from probes.hardware import Hardware
@@ -64,6 +65,8 @@ class MemoryModel:
         self._peaks_bytes: dict[Plan, int] = {}
         self._gpu_peaks_bytes: dict[Plan, int] = {}
         self._failed: list[Plan] = []
+        self._failed_loading: list[Plan] = []
+        """Where loading processes may have had the memory: with fewer of them a plan may fit."""
         self._filled_shared_memory: list[Plan] = []
         kept = case.kept_bytes_per_sample or 0
         # Where the user collates, samples may differ, and the first ones be the largest.
@@ -85,10 +88,15 @@ class MemoryModel:
                 known_bytes = self._gpu_peaks_bytes.get(result.plan, 0)
                 self._gpu_peaks_bytes[result.plan] = max(gpu_bytes, known_bytes)
             if result.outcome is Outcome.OUT_OF_MEMORY:
-                is_shared = SharedMemoryError.__name__ in (result.reason or "")
-                (self._filled_shared_memory if is_shared else self._failed).append(result.plan)
+                self._failures_like(result.reason or "").append(result.plan)
             elif result.peak_memory_bytes and kind_of(result.plan) == "cpu":
                 self._add_peak(result.plan, result.peak_memory_bytes)
+
+    def _failures_like(self, reason: str) -> list[Plan]:
+        """Give the plans that lacked the same kind of memory."""
+        if SharedMemoryError.__name__ in reason:
+            return self._filled_shared_memory
+        return self._failed_loading if involves_loaders(reason) else self._failed
 
     def peak_bytes(self, plan: Plan) -> float:
         """Give the expected peak of a plan on CPUs."""
@@ -102,7 +110,8 @@ class MemoryModel:
         """
         if self._shm_bytes is not None and self._loaded_bytes(plan) > self._shm_bytes:
             return False
-        if any(_needs_as_much(plan, failed) for failed in self._failed):
+        loading = [one for one in self._failed_loading if plan.loader_workers >= one.loader_workers]
+        if any(_needs_as_much(plan, failed) for failed in (*self._failed, *loading)):
             return False
         if any(_sends_as_much(plan, failed) for failed in self._filled_shared_memory):
             return False

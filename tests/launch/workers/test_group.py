@@ -24,7 +24,7 @@ from launch.plan import Plan
 from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer, worker_environment
 from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup, explain_failure
-from launch.workers.log import lacks_shared_memory, tells_out_of_memory
+from launch.workers.log import involves_loaders, lacks_shared_memory, tells_out_of_memory
 from launch.workers.task import Purpose, Task
 from launch.workload import Workload
 
@@ -191,6 +191,7 @@ def _group_of(pid: int) -> int | None:
 def test_libraries_of_a_gpu_have_words_of_their_own_for_a_lack_of_memory(said):
     """The story: beside a plan that filled the GPU, another was called one that crashes."""
     assert tells_out_of_memory(said)
+    assert not involves_loaders(said)
 
 
 LOADED = replace(ALONE, loader_workers=2)
@@ -227,6 +228,17 @@ def test_loading_process_that_the_kernel_killed_for_memory_is_a_lack_of_it(oom_k
             pass
     assert "is killed by signal: Killed" in failure.message
     assert failure.out_of_memory == bool(oom_kills)
+    assert involves_loaders(failure.message)
+
+
+def test_worker_that_the_kernel_killed_may_have_lost_memory_to_loading_processes(training):
+    with training.start(training.task("Hangs", LOADED)) as group:
+        (pid,) = group.pids
+        os.kill(pid, signal.SIGKILL)
+        while (failure := explain_failure(group, group.next_event(120), 1)) is None:
+            pass
+    assert failure.message == "killed by signal 9 (SIGKILL) (out of memory)"
+    assert involves_loaders(failure.message)
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,33 @@ def test_what_filled_shared_memory_shuts_out_plans_that_send_as_much_and_no_othe
     assert model.may_fit(replace(PLAN, loader_workers=8, node_batch=512))
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "worker 0: RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
+        "worker 0: MemoryError: Caught MemoryError in DataLoader worker process 3.",
+        "worker 0: killed by signal 9 (SIGKILL) (out of memory)",
+    ],
+)
+def test_what_ran_out_of_memory_with_loading_processes_is_tried_with_fewer_of_them(reason):
+    """The story: 8 of them had the machine's memory, and its batch was never tried again."""
+    model = MemoryModel(CASE, node_of(8, gpus=1))
+    plan = replace(ON_GPU, node_batch=512, loader_workers=8)
+    model.learn([replace(result(plan, None, Outcome.OUT_OF_MEMORY), reason=reason)])
+    assert not model.may_fit(plan)
+    assert not model.may_fit(replace(plan, loader_workers=16, node_batch=1024))
+    assert model.may_fit(replace(plan, loader_workers=4))
+    assert model.may_fit(replace(plan, loader_workers=0))
+
+
+def test_plan_that_filled_a_gpu_is_not_tried_with_fewer_loading_processes():
+    model = MemoryModel(CASE, node_of(8, gpus=1))
+    plan = replace(ON_GPU, node_batch=512, loader_workers=8)
+    reason = "worker 0: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB."
+    model.learn([replace(result(plan, None, Outcome.OUT_OF_MEMORY), reason=reason)])
+    assert not model.may_fit(replace(plan, loader_workers=0))
+
+
 def test_plans_that_need_less_than_was_believed_do_not_shut_out_all_others():
     """The story: each part was cut off at 0, and what the processes were denied went to a sample:
     884 MB of one that needed 0.1 MB. Nothing fitted any more, and the search ended early."""
