@@ -112,15 +112,15 @@ def _find_loader_end(error: BaseException) -> BaseException:
 
 
 def _explain_full_shared_memory(text: str, plan: Plan | None) -> str:
+    """Say what makes room there: settings of the plan only where it has loading processes."""
     found = "no room left in /dev/shm"
+    remedy = "start the container with --shm-size=8g or --ipc=host"
     if "signal: Bus error" in text:  # a mapped file that has become shorter is another cause
         found = "a loading process killed by SIGBUS, as it is where /dev/shm has no room left"
-    if plan is not None:
+    if plan is not None and plan.loader_workers:
         found = f"loader_workers={plan.loader_workers}, node_batch={plan.node_batch} and {found}"
-    return (
-        f"{found}: use fewer loader workers or a smaller batch, or start the container with "
-        "--shm-size=8g or --ipc=host"
-    )
+        remedy = f"use fewer loader workers or a smaller batch, or {remedy}"
+    return f"{found}: {remedy}"
 
 
 def _train(

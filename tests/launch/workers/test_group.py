@@ -220,6 +220,13 @@ def test_batches_for_which_shared_memory_has_no_room_are_a_lack_of_memory(case, 
     assert failure.out_of_memory
 
 
+def test_full_shared_memory_is_no_matter_of_loader_workers_where_a_plan_has_none(training):
+    """The story: NCCL's lack of it came with ``loader_workers=0``, and "use fewer" of them."""
+    said = training.failure_of("FindsNoRoomForNccl", ALONE).message
+    remedy = REMEDY.partition(", or ")[2]
+    assert said == f"SharedMemoryError: no room left in /dev/shm: {remedy}"
+
+
 @pytest.mark.parametrize("oom_kills", [0, 1])
 def test_loading_process_that_the_kernel_killed_for_memory_is_a_lack_of_it(oom_kills, training):
     """The story: only a worker that was killed itself was one."""
