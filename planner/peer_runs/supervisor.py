@@ -61,7 +61,9 @@ _READ_BYTES = 1 << 16
 _TAIL_LINES = 200
 _MAX_STOP_LOOKS = 10
 _STOP_LIMIT_S, _STOP_POLL_S = 0.5, 0.001
-_WAITING = frozenset(("ssh", "mpirun", "prterun", "prted"))
+_WAITING = frozenset(("ssh", "mpirun", "orterun", "orted", "prterun", "prted"))
+"""Names of processes: ssh, and what starts and ends ranks in Open MPI 4 and in 5."""
+
 _GRACE_S = 3.0
 _GIVE_UP_S = 5.0
 

@@ -117,11 +117,12 @@ def test_a_stopped_peer_stands_still_with_all_it_has_started_goes_on_when_told_a
     assert not (tmp_path / "peer").exists()
 
 
-def test_what_waits_for_processes_on_other_hosts_is_not_stopped(tmp_path):
+@pytest.mark.parametrize("name", ["ssh", "orted"])
+def test_what_waits_for_processes_on_other_hosts_is_not_stopped(name, tmp_path):
     """Horovod on two hosts ended in its first pause: a server of ssh gave its client up."""
-    (tmp_path / "ssh").write_bytes(Path("/bin/sleep").read_bytes())
-    (tmp_path / "ssh").chmod(0o700)
-    code = f"import subprocess\nsubprocess.Popen(['{tmp_path}/ssh', '1000'])\n{COUNTING}"
+    (tmp_path / name).write_bytes(Path("/bin/sleep").read_bytes())
+    (tmp_path / name).chmod(0o700)
+    code = f"import subprocess\nsubprocess.Popen(['{tmp_path}/{name}', '1000'])\n{COUNTING}"
     with started(tmp_path, code) as processes:
         processes.next_report(GUARD_S)
         processes.stop()
