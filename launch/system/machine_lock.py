@@ -34,6 +34,7 @@ import psutil
 from launch.errors import MachineBusyError
 from launch.system.cache import try_lock
 from launch.system.durable_files import explain_os_error
+from launch.system.process_identity import ProcessIdentity
 from probes import codec
 from probes.errors import InvalidDocumentError
 
@@ -71,6 +72,9 @@ class Occupant:
     job: str = ""
     """The same for all ranks of a job: those that share a machine share its place for timing."""
 
+    process: ProcessIdentity | None = None
+    """Tells it from others of its number; ``None`` where an earlier release has written this."""
+
     @staticmethod
     def of_this_process(command: str | None = None, job: str = "") -> Occupant:
         """Describe this process, by its command line unless another is given."""
@@ -81,6 +85,7 @@ class Occupant:
             since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             host=platform.node(),
             job=job,
+            process=ProcessIdentity.of(),
         )
 
     def __str__(self) -> str:
@@ -95,6 +100,7 @@ class Occupant:
         """Tell whether this process runs below it, in a script that it launches or times.
 
         A search in there would wait for the end of what waits for it. A training is what is timed.
+        Containers may have the same host name, and processes of the same numbers.
         """
         if self.host != platform.node():
             return False
@@ -102,7 +108,7 @@ class Occupant:
             above = psutil.Process().parent()
             while above is not None:
                 if above.pid == self.pid:
-                    return True
+                    return self.process in (None, ProcessIdentity.of(above.pid))
                 above = above.parent()
         return False
 
@@ -314,6 +320,7 @@ def _find_in_kernel(descriptor: int) -> Occupant:
                         command=shlex.join(words)[:_MAX_COMMAND],
                         since="",
                         host=platform.node(),
+                        process=ProcessIdentity.of(int(pid)),
                     )
     return UNKNOWN
 

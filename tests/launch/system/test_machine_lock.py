@@ -193,6 +193,22 @@ def test_search_within_a_script_that_is_timed_is_refused_at_once():
     assert line.endswith("each would wait for the other: run this one by itself")
 
 
+@pytest.mark.parametrize("other", [{"started_ticks": 1}, {"pid_namespace": "pid:[1]"}])
+def test_other_process_with_the_number_of_one_above_is_waited_for(other):
+    """The story: two containers had one host name, and a search in one was refused, as if that in
+    the other, whose process had the number of its shell, ran it."""
+    theirs = replace(ME, process=replace(ME.process, **other))
+    with time_alone(Heard(), theirs):
+        found = run_below("with timing_alone(me, waits=False, on_wait=fail, on_trouble=fail): pass")
+    assert found.stderr.splitlines()[-1].endswith(": leave out --no-wait to wait for its end")
+
+
+def test_process_above_of_an_earlier_release_is_known_by_its_number():
+    with time_alone(Heard(), replace(ME, process=None)):
+        found = run_below("with timing_alone(me, waits=True, on_wait=fail, on_trouble=fail): pass")
+    assert found.stderr.splitlines()[-1].endswith(": run this one by itself")
+
+
 def test_launch_within_a_script_that_is_timed_disturbs_nobody(folder):
     """It was told that it disturbs the times that are measured of it."""
     heard = Heard()
