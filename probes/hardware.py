@@ -10,6 +10,9 @@ from probes.codec import Cores, Whole
 
 GIB = 2**30
 
+ORDER_UNKNOWN = "CUDA's order of the GPUs is not known: probe without --quick"
+"""Said by a quick probe where GPUs are of different kinds, or cut up."""
+
 _BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "arm_bf16"}
 
 
@@ -322,7 +325,7 @@ class Hardware:
     gpu_links: tuple[GpuLink, ...] = ()
 
     gpu_reason: str | None = None
-    """Why there is no GPU to train on; ``None`` where there is one."""
+    """Why there is no GPU to train on, or `ORDER_UNKNOWN`; ``None`` where there is one."""
 
     gpu_driver: str | None = None
     """Version of the driver."""
@@ -337,6 +340,11 @@ class Hardware:
 
     warnings: tuple[str, ...] = ()
     """What is not known, and what seems wrong, one line each."""
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs to train on, also where a quick probe does not know CUDA's numbers of them."""
+        return len(self.gpus) if self.gpu_reason in (None, ORDER_UNKNOWN) else 0
 
     def fingerprint(self) -> str:
         """Give ``sha256:...``, the same as long as the node trains equally fast when idle.

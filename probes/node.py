@@ -14,7 +14,17 @@ from probes.cpu import read_cpu
 from probes.cuda_devices import CudaDevices, number_gpus, predict_order, query_torch
 from probes.errors import DataProbeError, SpeedProbeError
 from probes.gpu import Gpus, read_gpus
-from probes.hardware import GIB, Cpu, DataSpeed, Gpu, Hardware, Memory, NetworkInterface, Speeds
+from probes.hardware import (
+    GIB,
+    ORDER_UNKNOWN,
+    Cpu,
+    DataSpeed,
+    Gpu,
+    Hardware,
+    Memory,
+    NetworkInterface,
+    Speeds,
+)
 from probes.memory import read_memory
 from probes.network.interfaces import read_networks
 from probes.speed import SpeedReport, measure_speeds
@@ -99,7 +109,7 @@ def probe_for_plans() -> Hardware:
 def _predict_devices(found: Gpus) -> CudaDevices:
     uuids = predict_order(found.gpus)
     if uuids is None:
-        return CudaDevices(reason="CUDA's order of the GPUs is not known: probe without --quick")
+        return CudaDevices(reason=ORDER_UNKNOWN)
     if not uuids:
         return CudaDevices(reason="CUDA_VISIBLE_DEVICES hides every GPU")
     return CudaDevices(uuids=uuids)

@@ -135,9 +135,9 @@ def check_hardware(host: str, facts: HostFacts) -> Iterator[Finding]:
         why = facts.problems.get("hardware", "no answer")
         yield findings.fail("hardware", f"the probe failed: {why}: run ddlplan probe --quick there")
         return
-    cpu, memory, gpus = facts.hardware.cpu, facts.hardware.memory, facts.hardware.gpus
+    cpu, memory, num_gpus = facts.hardware.cpu, facts.hardware.memory, facts.hardware.num_gpus
     parts = [f"cores: {cpu.granted_cores:g}", f"memory: {memory.usable_bytes / 2**30:.1f} GiB"]
-    parts.append(f"GPUs: {len(gpus)}" if facts.hardware.gpu_reason is None else "no GPU")
+    parts.append(f"GPUs: {num_gpus}" if num_gpus else "no GPU")
     yield findings.ok("hardware", ", ".join(parts))
     for warning in facts.hardware.warnings:
         yield findings.note("hardware", warning)

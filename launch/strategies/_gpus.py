@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InvalidPlanError
 from probes.cuda_devices import are_alike, predict_order
-from probes.hardware import Gpu, Hardware
+from probes.hardware import ORDER_UNKNOWN, Gpu, Hardware
 
 if TYPE_CHECKING:
     from launch.plan import Plan
@@ -73,15 +73,19 @@ def explain_kinds(plan: Plan, node: Hardware) -> str | None:
     """Say which GPUs a plan is to run on, where those of its node are of different kinds.
 
     ``None`` where they are alike. A plan has CUDA's numbers alone, and with other variables of the
-    environment these stand for other GPUs.
+    environment these stand for other GPUs. Where a quick probe does not know which, the kinds that
+    are there are named.
     """
     if not plan.gpus or are_alike(node.gpus):
         return None
     names = {f"cuda:{gpu.cuda_index}": gpu.name or "a GPU" for gpu in node.gpus}
-    told = [f"{one} ({names[one]})" if one in names else one for one in plan.devices]
+    told = ", ".join(f"{one} ({names[one]})" if one in names else one for one in plan.devices)
+    if node.gpu_reason == ORDER_UNKNOWN:
+        kinds = sorted({gpu.name or "a GPU" for gpu in node.gpus})
+        told += f" (of {', '.join(kinds)})"
     return (
-        f"{node.node} has GPUs of different kinds: the plan trains on {', '.join(told)}, and was "
-        "measured on those that CUDA numbered so in its search: leave CUDA_VISIBLE_DEVICES and "
+        f"{node.node} has GPUs of different kinds: the plan trains on {told}, and was measured on "
+        "those that CUDA numbered so in its search: leave CUDA_VISIBLE_DEVICES and "
         "CUDA_DEVICE_ORDER as they were then"
     )
 

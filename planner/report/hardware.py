@@ -65,7 +65,7 @@ def _gpu_rows(node: Hardware) -> Iterator[tuple[str, str]]:
     for gpu in node.gpus:
         yield f"GPU {gpu.nvml_index}", ", ".join(_gpu_facts(gpu))
     if node.gpus and node.gpu_reason:
-        yield "GPUs", f"not used: {node.gpu_reason}"
+        yield "GPUs", node.gpu_reason if node.num_gpus else f"not used: {node.gpu_reason}"
     for link in node.gpu_links:
         numbers = {gpu.uuid: gpu.nvml_index for gpu in node.gpus}
         first, second = numbers.get(link.first_uuid), numbers.get(link.second_uuid)

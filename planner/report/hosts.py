@@ -58,7 +58,7 @@ def _fact_cells(facts: HostFacts) -> Row:
     if (hardware := facts.hardware) is not None:
         cells["cores"] = f"{hardware.cpu.granted_cores:g}"
         cells["memory"] = format_bytes(hardware.memory.usable_bytes)
-        cells["gpus"] = str(len(hardware.gpus) if hardware.gpu_reason is None else 0)
+        cells["gpus"] = str(hardware.num_gpus)
     if facts.data is not None and facts.data.num_files is not None:
         cells["data"] = str(facts.data.num_files)
     return cells

@@ -55,7 +55,7 @@ def probe_row(host: str, node: Hardware | None, remark: str = "") -> Row:
         "host": host,
         "cores": f"{node.cpu.granted_cores:g}",
         "memory": format_bytes(node.memory.usable_bytes),
-        "gpus": str(len(node.gpus)) if node.gpu_reason is None else "none",
+        "gpus": str(node.num_gpus or "none"),
         "processor": node.cpu.model or node.cpu.architecture,
         "remarks": remark,
     }

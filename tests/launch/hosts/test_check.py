@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from host_answers import LOOPBACK, VERSIONS, Hosts, answer, data_of, facts_of, hold, host, said
+from host_answers import (
+    HARDWARE,
+    LOOPBACK,
+    VERSIONS,
+    Hosts,
+    answer,
+    data_of,
+    facts_of,
+    hold,
+    host,
+    said,
+)
 
 from launch.errors import HostUnreachableError
 from launch.hosts.check import check_hosts
 from launch.hosts.findings import require_no_failure
 from launch.workload import Workload
+from probes.hardware import ORDER_UNKNOWN, Gpu
 
 HERE = facts_of(9)
 
@@ -205,6 +218,14 @@ def test_host_that_cannot_be_probed_is_bad_and_the_reason_said():
     found = finding(check(node1=broken), "node1", "hardware")
     assert found.is_failure
     assert "psutil" in found.text
+
+
+@pytest.mark.parametrize(("reason", "shown"), [(ORDER_UNKNOWN, "GPUs: 2"), ("hidden", "no GPU")])
+def test_gpus_whose_numbers_a_quick_probe_does_not_know_are_counted(reason, shown):
+    """The story: a host with GPUs of two kinds had "no GPU", and was trained on with both."""
+    gpus = (Gpu(nvml_index=0, name="T4"), Gpu(nvml_index=1, name="A100"))
+    facts = facts_of(1, hardware=replace(HARDWARE, gpus=gpus, gpu_reason=reason))
+    assert finding(check(node1=facts), "node1", "hardware").text.endswith(f", {shown}")
 
 
 def test_machine_that_is_named_twice_is_found_by_what_it_says():

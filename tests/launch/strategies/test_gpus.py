@@ -10,6 +10,7 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.strategies._gpus import explain_kinds, find_devices
 from probes.cuda_devices import number_gpus
+from probes.hardware import ORDER_UNKNOWN
 
 ON_TWO = Plan(
     strategy="gpu_data", node_batch=8, processes=2, replicas=2, devices=("cuda:1", "cuda:3")
@@ -67,6 +68,12 @@ def test_gpus_of_different_kinds_are_named_as_cuda_numbers_them(gpu_node):
     assert "trains on cuda:1, and" in explain_kinds(ON_ONE, shown(mixed(gpu_node)))
     assert explain_kinds(ON_ONE, gpu_node) is None
     assert explain_kinds(replace(ON_ONE, devices=("cpu",)), mixed(gpu_node)) is None
+
+
+def test_kinds_are_named_where_a_quick_probe_of_a_host_does_not_know_which_is_which(gpu_node):
+    """The story: `launch --hosts` named numbers alone, and said nothing of what they stand for."""
+    node = replace(shown(mixed(gpu_node)), gpu_reason=ORDER_UNKNOWN)
+    assert "trains on cuda:1, cuda:3 (of imagined, small), and" in explain_kinds(ON_TWO, node)
 
 
 def test_cpus_are_no_matter_of_cuda(gpu_node):

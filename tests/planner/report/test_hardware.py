@@ -8,7 +8,7 @@ import pytest
 
 from planner.report.hardware import describe_hardware, hardware_lines
 from planner.report.nodes import probe_row
-from probes.hardware import CoreLimit, Cpu, Hardware, Memory, Speeds
+from probes.hardware import ORDER_UNKNOWN, CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
 
 CPU = Cpu(
     architecture="x86_64",
@@ -63,3 +63,14 @@ def test_machine_without_gpus_whose_reason_is_not_on_record_names_no_reason():
     assert line(NODE, "GPUs") == ["GPUs         none"]
     known = replace(NODE, gpu_reason="no NVIDIA driver")
     assert line(known, "GPUs") == ["GPUs         none: no NVIDIA driver"]
+
+
+def test_gpus_whose_numbers_a_quick_probe_does_not_know_are_no_less_there():
+    """The story: `probe --hosts --quick` had none on a host with GPUs of two kinds."""
+    gpus = (Gpu(nvml_index=0, name="T4"), Gpu(nvml_index=1, name="A100"))
+    node = replace(NODE, gpus=gpus, gpu_reason=ORDER_UNKNOWN)
+    assert probe_row("n1", node)["gpus"] == "2"
+    assert line(node, "GPUs") == [f"GPUs         {ORDER_UNKNOWN}"]
+    hidden = replace(node, gpu_reason="CUDA_VISIBLE_DEVICES hides every GPU")
+    assert probe_row("n1", hidden)["gpus"] == "none"
+    assert line(hidden, "GPUs") == ["GPUs         not used: CUDA_VISIBLE_DEVICES hides every GPU"]
