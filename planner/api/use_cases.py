@@ -11,7 +11,7 @@ from launch.errors import LaunchError
 from launch.reports import Noted, Report, Warned
 from launch.strategies import strategy_names
 from launch.system.durable_files import explain_absence
-from launch.use_cases import resolve
+from launch.use_cases import resolve, use_case_names
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.cancellation import Cancellation
@@ -79,19 +79,27 @@ def check_use_case(
     )
 
 
-def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> tuple[str, Path | None]:
+def find_case_of_plan(
+    plan_id: int, *, data: Path | None = None, db: str = "planner.db"
+) -> tuple[str, Path | None]:
     """Give the use case and the data that a stored plan was found with.
 
     As `launch.use_cases.make_workload` takes them: no data where the use case finds them by itself.
 
+    Args:
+        plan_id: Number of the plan.
+        data: What the user names in place of those.
+        db: Database.
+
     Raises:
         NoPlanError: There is no plan with this number.
-        UsageError: It is of a script, or the file of its use case is not there any more.
+        UsageError: It is of a script, the file of its use case is not there any more, or it was
+            imported, which leaves its data behind.
     """
     with Store.open(db, create=False) as store:
         stored = store.plans.get(plan_id)
         facts = None if stored.study_id is None else store.studies.case_facts(stored.study_id)
-    use_case, data = stored.use_case, None if facts is None else facts.data
+    use_case = stored.use_case
     if is_script(use_case):
         line = command_for(use_case, "launch", "--plan", str(plan_id), *database_options(db))
         raise UsageError(f"plan {plan_id} is of a script, which is run by {line}")
@@ -101,7 +109,16 @@ def find_case_of_plan(plan_id: int, *, db: str = "planner.db") -> tuple[str, Pat
             f"plan {plan_id} is for {use_case}, and {file}: {why}: say with --use-case where it "
             "lies now"
         )
-    return use_case, None if data is None else Path(data)
+    if data is None and facts is not None and facts.data is not None:
+        data = Path(facts.data)
+    # A built-in one makes its samples up wherever none are named.
+    is_built_in = use_case.partition(",")[0] in use_case_names()
+    if data is None and facts is None and is_built_in and stored.is_generated is False:
+        raise UsageError(
+            f"plan {plan_id} was found with data, and where they are is not imported with it: "
+            "name them with --data"
+        )
+    return use_case, data
 
 
 def find_known_place(

@@ -69,14 +69,14 @@ def find_case(
     """Give the use case and the data that were named, else those of the plan that was.
 
     Raises:
-        UsageError: The plan is of a script, or its use case lies somewhere else now.
+        UsageError: The plan is of a script, its use case lies somewhere else now, or its data are
+            not known.
     """
     if use_case is not None or plan_id is None:
         return use_case, data
     from planner.api.use_cases import find_case_of_plan
 
-    use_case, found_with = find_case_of_plan(plan_id, db=db)
-    return use_case, data or found_with
+    return find_case_of_plan(plan_id, data=data, db=db)
 
 
 def check_data(data: Path | None, hosts: Hosts | None, use_case: str | None = None) -> None:

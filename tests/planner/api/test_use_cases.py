@@ -59,6 +59,26 @@ def test_plan_that_is_not_there_is_none(tmp_path):
         find_case_of_plan(1, db=str(tmp_path / "planner.db"))
 
 
+def test_imported_plan_of_a_built_in_use_case_that_was_found_with_data_asks_for_them(tmp_path):
+    """The story: `launch --plan 1` trained on drawn photos, and said nothing of --data."""
+    db, photos = str(tmp_path / "planner.db"), Path("/data/photos")
+    for number, (use_case, is_generated) in enumerate(
+        [("simplebig", True), ("lab.cases:Mine", False), ("mnist_cnn,lr=0.1", False)], 1
+    ):
+        plan = replace(FOUND, id=None, use_case=use_case, is_generated=is_generated)
+        with Store.open(db) as store:
+            assert store.plans.save(plan) == number
+        assert find_case_of_plan(number, data=photos, db=db) == (use_case, photos)
+    assert find_case_of_plan(1, db=db) == ("simplebig", None)
+    assert find_case_of_plan(2, db=db) == ("lab.cases:Mine", None)
+    with pytest.raises(UsageError) as caught:
+        find_case_of_plan(3, db=db)
+    assert str(caught.value) == (
+        "plan 3 was found with data, and where they are is not imported with it: name them with "
+        "--data"
+    )
+
+
 def test_plan_of_a_search_leads_to_the_data_too(tmp_path):
     """`launch --plan 3` would have trained on drawn photos what was tuned on the user's own."""
     db = str(tmp_path / "planner.db")
@@ -68,3 +88,4 @@ def test_plan_of_a_search_leads_to_the_data_too(tmp_path):
         )
         number = store.plans.save(replace(FOUND, id=None, use_case="simplebig", study_id=study_id))
     assert find_case_of_plan(number, db=db) == ("simplebig", Path("/data/photos"))
+    assert find_case_of_plan(number, data=tmp_path, db=db) == ("simplebig", tmp_path)
