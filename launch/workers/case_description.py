@@ -6,7 +6,8 @@ import os
 import shlex
 import shutil
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from launch.training.schedule import make_schedule
 from launch.training.whole_model import has_extra_state
 from launch.use_cases._adapter import find_lookalikes
 from launch.use_cases._base import UseCase, is_own
+from launch.use_cases._imports import find_users_line
 from launch.use_cases._settings import split_name
 from launch.workers.task import Task
 
@@ -46,7 +48,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         CheckpointError: The model's state has something that no file of weights can hold.
     """
     name, data = task.workload.use_case, task.workload.data_path
-    case.prepare(data, reporter)
+    with _missing_data_named(task):
+        case.prepare(data, reporter)
     model = case.model()
     if not isinstance(model, nn.Module):
         raise UseCaseError(
@@ -66,7 +69,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
             "running statistics are those of the first worker: check its accuracy, or train on "
             "one host with replicas=1 and micro_batches=1"
         )
-    datasets = [case.dataset(data, train=train) for train in (True, False)]
+    with _missing_data_named(task):
+        datasets = [case.dataset(data, train=train) for train in (True, False)]
     training, validation = map(_size, datasets, (True, False))
     batch = min(case.default_batch, training)
     scope = find_update_scope(case.optimizer, model)
@@ -121,6 +125,27 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         data=task.workload.data,
         read_s=time_reading(datasets[0], training),
     )
+
+
+@contextmanager
+def _missing_data_named(task: Task) -> Iterator[None]:
+    """Let a use case that takes ``None`` for a path say that the user has named no data.
+
+    Raises:
+        UseCaseError: It does in this block.
+    """
+    try:
+        yield
+    except (AttributeError, TypeError) as error:
+        if task.workload.data is not None or "NoneType" not in str(error):
+            raise
+        name = task.workload.use_case
+        line = find_users_line(error, name)
+        where = f" ({line})" if line else ""
+        raise UseCaseError(
+            f"{name} fails without data, {type(error).__name__}: {error}{where}: name them with "
+            "--data, if it reads some"
+        ) from error
 
 
 def _is_unchecked(task: Task, digest: str) -> bool:

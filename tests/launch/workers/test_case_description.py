@@ -37,6 +37,19 @@ def test_data_that_are_made_up_are_known_as_such():
     assert not described(tiny_cases.Sgd)[-1].facts.is_generated
 
 
+class ReadsFiles(tiny_cases.Sgd):
+    def dataset(self, data, *, train: bool):
+        return sorted((data / "train").iterdir())
+
+
+def test_use_case_that_reads_data_says_so_where_none_are_named():
+    """The story: `launch --plan` of a plan that was imported ended in the TypeError alone."""
+    line = r"TypeError: .*'NoneType' and 'str' \(/.*/test_case_description\.py, line \d+\)"
+    said = f"^ReadsFiles fails without data, {line}: name them with --data, if it reads some$"
+    with pytest.raises(UseCaseError, match=said):
+        described(ReadsFiles)
+
+
 def test_other_settings_make_another_use_case():
     case = adapt_use_case(tiny_cases.Sgd, "tiny")
     model, datasets = case.model(), [case.dataset(None, train=train) for train in (True, False)]
