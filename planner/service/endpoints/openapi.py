@@ -65,15 +65,6 @@ def describe_api(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "security": [{"token": []}, {"cookie": []}],
         "components": {
             "schemas": {**shapes.components(), "Error": shapes.ERROR},
-            "responses": {
-                f"Error{status}": {
-                    "description": about,
-                    "content": {
-                        "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}
-                    },
-                }
-                for status, about in _ERRORS.items()
-            },
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "ddlplan-PORT"},
