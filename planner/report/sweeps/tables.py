@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,15 @@ from planner.quantities import (
 from planner.report.hardware import describe_hardware
 from planner.report.plan_line import describe_plan
 from planner.report.plans import GENERATED
-from planner.report.table import Column, Row, Terminal, render_csv, render_facts, render_table
+from planner.report.table import (
+    Column,
+    Row,
+    Terminal,
+    render_csv,
+    render_facts,
+    render_line,
+    render_table,
+)
 from planner.sweeps.findings import (
     PointFigures,
     all_figures,
@@ -77,9 +84,9 @@ def sweep_text(sweep: StoredSweep, terminal: Terminal) -> str:
     parts = [render_facts(sweep_facts(sweep), terminal)]
     if sweep.points:
         parts.append(render_table(point_rows(sweep), _POINTS, terminal))
-        parts.append(_wrap(interval_note(sweep), terminal))
+        parts.append(render_line(interval_note(sweep), terminal))
     if sentences := find_sentences(sweep):
-        parts.append("".join(_wrap(sentence, terminal) for sentence in sentences))
+        parts.append("".join(render_line(sentence, terminal) for sentence in sentences))
     return "\n".join(parts)
 
 
@@ -243,9 +250,3 @@ def _setting_text(described: str) -> str:
         at = words.index("batch")
         words = words[:at] + words[at + 2 :]
     return " ".join(words)
-
-
-def _wrap(text: str, terminal: Terminal) -> str:
-    if terminal.width is None:
-        return text + "\n"
-    return textwrap.fill(text, terminal.width, break_long_words=False) + "\n"

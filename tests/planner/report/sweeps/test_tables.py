@@ -45,6 +45,16 @@ def test_table_has_a_line_for_each_point_and_the_findings_below_it(sweep):
     assert "With 1 worker, accuracy falls from batch 128 on" in " ".join(text.split())
 
 
+@pytest.mark.parametrize("width", [None, 80])
+def test_reason_of_a_failure_is_obeyed_by_no_terminal_where_findings_tell_it(sweep, width):
+    """The table escaped its control characters, the sentence below it did not."""
+    failed = failed_point(128, 1, "RuntimeError: \x1b]0;title\x07")
+    text = sweep_text(replace(sweep, points=[*sweep.points[:-1], failed]), Terminal(width=width))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert text.count("\\x1b]0;title\\x07") == 2
+
+
 @pytest.mark.parametrize(
     ("accuracy", "test_samples", "words"),
     [
