@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from planner.paper_tables._values import PaperSection
-from planner.quantities import printable
 from planner.report.figures.picture import picture
 from planner.report.papers.page import TITLE, introduction, report_page
 from planner.report.papers.plots import paper_figures, paper_plot_csv
-from planner.report.papers.tables import paper_table_csv, paper_table_markdown
+from planner.report.papers.tables import markdown_text, paper_table_csv, paper_table_markdown
 
 FORMATS = ("md", "csv", "html")
 
@@ -62,9 +61,9 @@ def _lines(sections: Sequence[PaperSection], made_at: datetime) -> Iterator[str]
         yield from ("", f"## {section.title}", "", f"{section.citation}.")
         for table in section.tables:
             yield from ("", f"### {table.title}", "", paper_table_markdown(table))
-            yield from (f"* {printable(note)}" for note in table.all_notes)
+            yield from (f"* {markdown_text(note)}" for note in table.all_notes)
         for plot in section.plots:
             yield from ("", f"### {plot.title}", "")
             if paper_figures(plot):
                 yield from (f"![{plot.title}](figure-{plot.key}.svg)", "")
-            yield from (f"* {printable(note)}" for note in plot.notes)
+            yield from (f"* {markdown_text(note)}" for note in plot.notes)

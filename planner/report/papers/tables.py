@@ -134,10 +134,10 @@ def _short(cell: Cell) -> str:
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(_markdown_text(cell) for cell in cells)} |"
+    return f"| {' | '.join(map(markdown_text, cells))} |"
 
 
-def _markdown_text(text: str) -> str:
+def markdown_text(text: str) -> str:
     """Escape what Markdown would take for its own."""
     plain = printable(text)
     for sign in ("\\", "|", "`", "*", "_", "<", "["):

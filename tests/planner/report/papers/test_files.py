@@ -110,6 +110,7 @@ def test_names_from_the_database_can_end_no_element_and_no_cell():
     assert "<script" not in made["report.html"]
     assert "\x1b" not in made["report.html"] + made["report.md"]
     assert "\\|\\*" in made["report.md"]
+    assert not re.search(r"(?<!\\)<script", made["report.md"])
 
 
 def test_text_fits_80_columns_with_the_reasons_below_their_rows():
