@@ -105,30 +105,24 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
     rows = [{key: printable(cell) for key, cell in row.items()} for row in rows]
     used = [column for column in columns if any(row.get(column.key) for row in rows)]
     remarks, dropped = list[Column](), list[str]()
-    if terminal.width is not None:
-        is_wide = not _fits(
-            [column for column in used if not column.is_remark], rows, terminal.width
-        )
+    if (most := terminal.width) is None:
+        used = [replace(column, may_cut=False) for column in used]
+        widths = [min(width, _MOST_PADDING) for width in _widths(used, rows)]
+    else:
+        is_wide = not _fits([c for c in used if not c.is_remark], rows, most)
         remarks = [c for c in used if c.is_remark or (is_wide and c.moves_below)]
         beside = [column for column in used if column not in remarks]
-        used = _dropped(beside, rows, terminal.width)
+        used = _dropped(beside, rows, most)
         dropped = [column.title for column in beside if column not in used]
-    breaks_titles = terminal.width is not None and not _fits(used, rows, terminal.width)
-    widths = _widths(used, rows, breaks_titles=breaks_titles)
-    if terminal.width is None:
-        used = [replace(column, may_cut=False) for column in used]
-        widths = [min(width, _MOST_PADDING) for width in widths]
-    else:
-        widths = _cut(used, widths, terminal.width)
+        breaks_titles = not _fits(used, rows, most)
+        widths = _cut(used, _widths(used, rows, breaks_titles=breaks_titles), most)
     lines = _heading(used, widths)
     for row in rows:
         lines.append(_line(row, used, widths, _style))
-        lines += [
-            line for column in remarks for line in _remark(row.get(column.key), terminal.width)
-        ]
+        lines += [line for column in remarks for line in _remark(row.get(column.key), most)]
     if dropped:
         left_out = f"left out for want of room: {', '.join(dropped)} (--json has all)"
-        lines += [Text(line, "dim") for line in _wrapped(left_out, terminal.width)]
+        lines += [Text(line, "dim") for line in _wrapped(left_out, most)]
     return _text(lines, terminal)
 
 
@@ -162,14 +156,7 @@ def render_line(value: str | WithCommand, terminal: Terminal) -> str:
     if terminal.width is None or cell_len(text) <= terminal.width:
         return f"{text}\n"
     below = " " * (len(text) - len(text.lstrip())) + _GAP
-    lines = textwrap.wrap(
-        text,
-        terminal.width,
-        subsequent_indent=below,
-        break_on_hyphens=False,
-        break_long_words=False,  # as `_wrapped` has it
-    )
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in _wrapped(text, terminal.width, below=below))
 
 
 def render_csv(rows: Sequence[Mapping[str, object]], fields: Sequence[str]) -> str:
@@ -301,11 +288,15 @@ def _value_lines(value: str | WithCommand, room: int | None) -> list[str]:
     ]
 
 
-def _wrapped(text: str, room: int | None, *, cuts_words: bool = False) -> list[str]:
+def _wrapped(
+    text: str, room: int | None, *, cuts_words: bool = False, below: str = ""
+) -> list[str]:
     """Wrap a text at its words; an address or a path that is longer than a line stays whole."""
     if room is None:
         return [text]
-    return textwrap.wrap(text, room, break_on_hyphens=False, break_long_words=cuts_words)
+    return textwrap.wrap(
+        text, room, subsequent_indent=below, break_on_hyphens=False, break_long_words=cuts_words
+    )
 
 
 def _text(lines: Sequence[Text], terminal: Terminal) -> str:
