@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from planner.api import machines, plans, trainings
 from planner.api.plans import FoundPlan
 from planner.quantities import format_bytes, format_interval
-from planner.records.machine_record import MachineRecord
-from planner.records.training_record import TrainingRecord
 from planner.report.comparison import PlanComparison
 from planner.report.figures.machine_figures import limit_figures
 from planner.report.figures.plan_figures import compared_plans_figure
@@ -21,23 +19,13 @@ from planner.service.pages.query import find_numbers
 from planner.service.pages.view import Context, PageRequest, View, reasons_here
 
 _MOST = 6
-_KINDS = ("plan", "training", "machine")
 
 
 def show(request: PageRequest, context: Context) -> View:
     """Show the things that the query names by ``plan``, ``training`` or ``machine``."""
     chosen = {kind: find_numbers(request, kind, most=_MOST) for kind in _KINDS}
     kind = next((kind for kind in _KINDS if chosen[kind]), None)
-    values: Mapping[str, object] = {}
-    if kind == "plan":
-        found = [plans.get(number, db=context.db) for number in chosen[kind]]
-        values = _compare_plans(found)
-    elif kind == "training":
-        values = _compare_trainings(
-            [trainings.get(number, db=context.db) for number in chosen[kind]]
-        )
-    elif kind == "machine":
-        values = _compare_machines([machines.get(number, db=context.db) for number in chosen[kind]])
+    values: Mapping[str, object] = {} if kind is None else _KINDS[kind](chosen[kind], context.db)
     return View(
         template="compare.html",
         title="Compare",
@@ -52,7 +40,8 @@ def show(request: PageRequest, context: Context) -> View:
     )
 
 
-def _compare_plans(found: Sequence[FoundPlan]) -> Mapping[str, object]:
+def _compare_plans(numbers: Sequence[int], db: str) -> Mapping[str, object]:
+    found = [plans.get(number, db=db) for number in numbers]
     facts = [_plan_facts(one) for one in found]
     first, *others = (one.stored for one in found)
     said: list[str] = []
@@ -85,7 +74,8 @@ def _plan_facts(found: FoundPlan) -> dict[str, str]:
     }
 
 
-def _compare_trainings(found: Sequence[TrainingRecord]) -> Mapping[str, object]:
+def _compare_trainings(numbers: Sequence[int], db: str) -> Mapping[str, object]:
+    found = [trainings.get(number, db=db) for number in numbers]
     return {
         "names": [f"Training {one.id}" for one in found],
         "links": [f"/trainings/{one.id}" for one in found],
@@ -94,7 +84,8 @@ def _compare_trainings(found: Sequence[TrainingRecord]) -> Mapping[str, object]:
     }
 
 
-def _compare_machines(found: Sequence[MachineRecord]) -> Mapping[str, object]:
+def _compare_machines(numbers: Sequence[int], db: str) -> Mapping[str, object]:
+    found = [machines.get(number, db=db) for number in numbers]
     facts = [dict(hardware_facts(one.hardware)) if one.hardware else {} for one in found]
     return {
         "names": [one.name for one in found],
@@ -109,3 +100,6 @@ def _rows(facts: Sequence[Mapping[str, str]]) -> list[tuple[str, list[str], bool
     names = list(dict.fromkeys(name for one in facts for name in one))
     values = {name: [one.get(name, "") for one in facts] for name in names}
     return [(name, texts, len(set(texts)) > 1) for name, texts in values.items()]
+
+
+_KINDS = {"plan": _compare_plans, "training": _compare_trainings, "machine": _compare_machines}

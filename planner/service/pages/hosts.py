@@ -57,10 +57,9 @@ def _describe(found: HostsTogether, context: Context) -> dict[str, object]:
         "shares": [] if choice is None else _shares(found.plans, choice),
         "stale": {one.host: one.reasons for one in found.plans if one.reasons},
         "figures": drawn_figures(*drawn),
-        "network_figure": sums_figure(found.network),
+        "network_figures": drawn_figures(sums_figure(found.network)),
         "networks": _distinct([found.network, *machines.find_networks(db=context.db)]),
         "use_cases": names.find_use_cases(db=context.db),
-        "use_case": found.use_case,
         "has_launches": bool(launches),
         "most_links": _MOST_LINKS,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.api import machines, plans, studies
 from planner.quantities import format_bytes
@@ -32,18 +32,13 @@ class MachineView:
 
 def machine_views(records: Iterable[MachineRecord]) -> list[MachineView]:
     """Describe machines, beside one another."""
-    listed = list(records)
-    rates = [
-        one.hardware.speeds.fp32_all_cores_flop_per_s or 0.0
-        if one.hardware is not None and one.hardware.speeds is not None
-        else 0.0
-        for one in listed
-    ]
+    views = [_view(record) for record in records]
+    rates = [one.speeds.fp32_all_cores_flop_per_s or 0.0 for one in views]
     highest = max(rates, default=0.0) or 1.0
-    return [_view(one, rate / highest) for one, rate in zip(listed, rates, strict=True)]
+    return [replace(one, part=rate / highest) for one, rate in zip(views, rates, strict=True)]
 
 
-def _view(record: MachineRecord, part: float) -> MachineView:
+def _view(record: MachineRecord) -> MachineView:
     hardware = record.hardware
     if hardware is None:
         return MachineView(record=record)
@@ -55,7 +50,6 @@ def _view(record: MachineRecord, part: float) -> MachineView:
         memory=format_bytes(hardware.memory.usable_bytes),
         gpus=_name_gpus(hardware.gpus),
         speeds=hardware.speeds or Speeds(),
-        part=part,
     )
 
 
@@ -74,7 +68,7 @@ def show(request: PageRequest, context: Context) -> View:
         template="machine.html",
         title=record.name,
         values={
-            "machine": _view(record, 1.0),
+            "machine": _view(record),
             "facts": facts,
             "plans": found,
             "fastest": end_of_times(found),

@@ -10,11 +10,10 @@ from planner.api.plans import FoundPlan
 from planner.errors import UsageError
 from planner.exports.formats import FILE_NAMES, TEXT_FORMATS, export_text
 from planner.exports.head import settings_of_script
-from planner.plans.stored_plan import StoredPlan
 from planner.report.figures.plan_figures import plan_figures
 from planner.report.plans import plan_facts
 from planner.report.worth import is_doubtful, plan_sentences, worth_facts, worth_title
-from planner.scripts.naming import command_for, describe_trained, is_script
+from planner.scripts.naming import command_for, describe_trained
 from planner.service.pages.actions import launch_form, remove_form
 from planner.service.pages.view import (
     Context,
@@ -47,7 +46,6 @@ def show(request: PageRequest, context: Context) -> View:
             "facts": plan_facts(stored, reasons_here(found.stale_reasons), found.trials),
             "why_title": worth_title(worth),
             "is_doubtful": is_doubtful(worth),
-            "is_script": is_script(stored.use_case),
             **_exports(found),
             "file_names": FILE_NAMES,
             "script_settings": settings_of_script(stored.plan),
@@ -60,7 +58,6 @@ def show(request: PageRequest, context: Context) -> View:
             ),
             "launch_forms": launch_form(found, context),
             "remove_forms": remove_form(plan_id, context),
-            "baseline_words": _baseline_words(stored),
         },
         topics=[f"plan:{plan_id}"],
     )
@@ -76,10 +73,3 @@ def _exports(found: FoundPlan) -> dict[str, object]:
     except (UsageError, LaunchError) as error:  # it changes the script itself, or has no command
         return {"exports": [], "no_exports": str(error)}
     return {"exports": texts, "no_exports": None}
-
-
-def _baseline_words(stored: StoredPlan) -> str:
-    """Say what the speedup refers to."""
-    if stored.baseline is None:
-        return ""
-    return f"PyTorch's defaults: {stored.baseline.strategy}, batch {stored.baseline.node_batch}"

@@ -27,7 +27,7 @@ from planner.quantities import (
     is_unreliable,
     printable,
 )
-from planner.report.figures.figure import Figure, figure_html, figures_html
+from planner.report.figures.figure import Figure, figures_html
 from planner.report.plan_line import describe_plan
 from planner.scripts.naming import is_script
 from planner.service.pages.assets import asset_address
@@ -161,10 +161,6 @@ def _reasons(reasons: Sequence[str]) -> str:
     return "; ".join(reasons_here(reasons))
 
 
-def _figure(figure: Figure | None, key: str) -> Markup:
-    return Markup("") if figure is None else Markup(figure_html(figure, key))  # noqa: S704 - escaped
-
-
 def _figures(figures: Sequence[Figure], key: str) -> Markup:
     return Markup(figures_html(figures, key))  # noqa: S704 - escaped
 
@@ -186,7 +182,6 @@ def _make_environment() -> Environment:
         clip=_clip,
         counted=format_count,
         duration=format_duration,
-        figure=_figure,
         figures=_figures,
         for_database=_for_database,
         interval=format_interval,
