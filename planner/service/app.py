@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from starlette.routing import Router
-
 from planner.api import changes
 from planner.service.downloads import download_routes
 from planner.service.endpoints.jobs import job_endpoints
@@ -79,9 +77,7 @@ def make_service(
         *_api_routes(settings, threads),
         GuardedRoute("/api/v1/events", streams, methods=("GET",), command="events"),
     )
-    router = Router(routes=list(routes), redirect_slashes=False)
     guard = Guard(
-        router,
         routes=routes,
         addresses=addresses,
         credentials=credentials,

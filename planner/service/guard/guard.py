@@ -20,7 +20,7 @@ from planner.service.guard.attempts import WrongTokens
 from planner.service.guard.credentials import Credentials
 from planner.service.guard.entrance import Entrance
 from planner.service.pages.assets import asset_address
-from planner.service.requests.answers import HTML, Answer, App, Message, Receive, Scope, Send
+from planner.service.requests.answers import HTML, Answer, Message, Receive, Scope, Send
 from planner.service.requests.documents import CHALLENGE, RequestError, error_document
 from planner.service.requests.guarded_route import GuardedRoute, find_routes
 from planner.service.requests.settings import Bounds
@@ -58,11 +58,10 @@ _SECURITY_HEADERS = {
 
 
 class Guard:
-    """An ASGI application in front of another one."""
+    """An ASGI application in front of those of all routes."""
 
     def __init__(
         self,
-        app: App,
         *,
         routes: Sequence[GuardedRoute],
         addresses: Addresses,
@@ -72,7 +71,6 @@ class Guard:
         entrance: Entrance,
         wrong_tokens: WrongTokens,
     ) -> None:
-        self._app = app
         self._routes = routes
         self._addresses = addresses
         self._credentials = credentials
@@ -82,9 +80,6 @@ class Guard:
         self._wrong_tokens = wrong_tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
         if scope["type"] != "http":  # websockets: there are none
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -129,9 +124,13 @@ class Guard:
             raise RequestError(
                 403, "this server only shows: start it with --allow-actions", code=7, kind="refused"
             )
-        if scope["method"] not in ("GET", "HEAD") and shown_by != "bearer":
-            self._check_own_page(headers)
-        await self._app(scope, await self._read_body(route, headers, receive), send)
+        is_reading = scope["method"] in ("GET", "HEAD")
+        if not is_reading and shown_by != "bearer" and b"origin" not in headers:
+            raise RequestError(
+                403, "only a page of this server may ask for this, which names its origin"
+            )
+        scope.update(route.matches(scope)[1])
+        await route.app(scope, await self._read_body(route, headers, receive), send)
 
     def _read_headers(self, scope: Scope) -> dict[bytes, bytes]:
         bounds = self._bounds
@@ -197,12 +196,6 @@ class Guard:
             said = headers.get(b"x-forwarded-for", b"").decode("latin-1")
             return said.rpartition(",")[2].strip() or address
         return address
-
-    def _check_own_page(self, headers: dict[bytes, bytes]) -> None:
-        if b"origin" not in headers:
-            raise RequestError(
-                403, "only a page of this server may ask for this, which names its origin"
-            )
 
     async def _read_body(
         self, route: GuardedRoute, headers: dict[bytes, bytes], receive: Receive
