@@ -287,7 +287,7 @@ async def _refuse(scope: Scope, refusal: RequestError, send: Send) -> None:
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{refusal.status} · ddlplan</title>{_STYLES}</head>"
             f'<body><main class="page"><h1>{refusal.status}</h1>'
-            f'<p class="lead wrap">{text[:1].upper()}{text[1:]}.</p>'
+            f'<p class="lead">{text[:1].upper()}{text[1:]}.</p>'
             '<p><a href="/">To the overview</a></p></main></body></html>'
         ).encode()
         answer = Answer(

@@ -214,7 +214,6 @@ async function send(form) {
   const answered = form.querySelector(".answer");
   const buttons = [...form.querySelectorAll("button")];
   answered.textContent = "";
-  answered.classList.remove("bad");
   for (const button of buttons) button.disabled = true;
   isSending = true;
   try {
@@ -225,21 +224,16 @@ async function send(form) {
     });
     const document_ = await answer.json();
     if (answer.ok) {
-      const then = form.dataset.then ?? location.href;
-      location.assign(then.replace("{id}", String(document_.data?.id ?? "")));
+      location.assign(form.dataset.then.replace("{id}", String(document_.data?.id ?? "")));
       return;
     }
-    fail(answered, document_.error?.message ?? `The server answered ${answer.status}.`);
+    answered.textContent = document_.error?.message ?? `The server answered ${answer.status}.`;
   } catch (error) {
-    fail(answered, error instanceof SyntaxError ? `No JSON: ${error.message}` : "No connection.");
+    answered.textContent =
+      error instanceof SyntaxError ? `No JSON: ${error.message}` : "No connection.";
   }
   for (const button of buttons) button.disabled = false;
   isSending = false;
-}
-
-function fail(place, message) {
-  place.classList.add("bad");
-  place.textContent = message;
 }
 
 function valuesOf(form) {
