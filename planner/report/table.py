@@ -118,7 +118,7 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
         widths = _cut(used, _widths(used, rows, breaks_titles=breaks_titles), most)
     lines = _heading(used, widths)
     for row in rows:
-        lines.append(_line(row, used, widths, _style))
+        lines.append(_line(row, used, widths))
         lines += [line for column in remarks for line in _remark(row.get(column.key), most)]
     if dropped:
         left_out = f"left out for want of room: {', '.join(dropped)} (--json has all)"
@@ -225,21 +225,13 @@ def _heading(columns: Sequence[Column], widths: Sequence[int]) -> list[Text]:
     broken = [_wrapped(c.title, width) for c, width in zip(columns, widths, strict=True)]
     keys = [column.key for column in columns]
     return [
-        _line(dict(zip(keys, parts, strict=True)), columns, widths, lambda _column, _cell: "bold")
+        _line(dict(zip(keys, parts, strict=True)), columns, widths, "bold")
         for parts in zip_longest(*broken, fillvalue="")
     ]
 
 
-def _style(column: Column, cell: str) -> str:
-    return column.style(cell) if column.style else ""
-
-
-def _line(
-    row: Row,
-    columns: Sequence[Column],
-    widths: Sequence[int],
-    style: Callable[[Column, str], str],
-) -> Text:
+def _line(row: Row, columns: Sequence[Column], widths: Sequence[int], style: str = "") -> Text:
+    """Give a row in one style, or each cell in that of its column."""
     line, before = Text(), ""
     for column, width in zip(columns, widths, strict=True):
         cell = row.get(column.key, "")
@@ -247,7 +239,7 @@ def _line(
             cell = _shortened(cell, width - 1, keeps_end=column.cuts_start)
         padding = " " * (width - cell_len(cell))
         line.append(before + (padding if column.right else ""))
-        line.append(cell, style(column, cell))
+        line.append(cell, style or (column.style(cell) if column.style else ""))
         before = ("" if column.right else padding) + _GAP
     line.rstrip()
     return line
