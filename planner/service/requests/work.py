@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -45,9 +46,16 @@ class WorkerThreads:
             try:
                 found = call()
             except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
-                _tell(loop, future, partial(future.set_exception, error))
+                finish: Callable[[], None] = partial(future.set_exception, error)
             else:
-                _tell(loop, future, partial(future.set_result, found))
+                finish = partial(future.set_result, found)
+
+            def finish_if_awaited() -> None:
+                if not future.done():
+                    finish()
+
+            with suppress(RuntimeError):  # the server has ended
+                loop.call_soon_threadsafe(finish_if_awaited)
 
         self._tasks.put(work)
         return await future
@@ -55,16 +63,3 @@ class WorkerThreads:
     def _run(self) -> None:
         while True:
             self._tasks.get()()
-
-
-def _tell(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], finish: Callable[[], None]
-) -> None:
-    def finish_if_awaited() -> None:
-        if not future.done():
-            finish()
-
-    try:
-        loop.call_soon_threadsafe(finish_if_awaited)
-    except RuntimeError:  # the server has ended
-        return
