@@ -12,7 +12,12 @@ from pathlib import Path
 
 from launch.packages.install_command import install_command
 from launch.reports import Described, EpochDone, Report, Warned
-from launch.system.durable_files import check_folder, create_private, explain_os_error
+from launch.system.durable_files import (
+    check_folder,
+    create_private,
+    explain_os_error,
+    naming_file,
+)
 from planner.errors import UsageError
 from planner.jobs.training import RunBegun
 from planner.trials.reports import Listener
@@ -127,12 +132,19 @@ def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
 
 
 def _make_folder(parent: Path, name: str) -> Path:
-    """Make a folder of that name; with a number added where there is one already."""
+    """Make a folder of that name; with a number added where there is one already.
+
+    Raises:
+        OSError: It cannot be made.
+    """
+    with naming_file(parent):
+        check_folder(parent)  # for mkdir, a link to nothing is there already, whatever is tried
+    parent.mkdir(parents=True, exist_ok=True)
     number = 1
     while True:
         folder = parent / (name if number == 1 else f"{name}-{number}")
         try:
-            folder.mkdir(mode=0o700, parents=True)
+            folder.mkdir(mode=0o700)
         except FileExistsError:
             number += 1
         else:

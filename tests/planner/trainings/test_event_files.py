@@ -103,6 +103,18 @@ def test_full_disk_is_one_warning_and_no_end(tmp_path):
     assert warning == "event files of TensorBoard are not written: no space left on device"
 
 
+def test_link_to_nothing_in_the_place_of_the_folder_is_one_warning_and_no_end(tmp_path):
+    """The story: each name was taken for one that is there already, and the next tried for ever."""
+    folder = tmp_path / "events"
+    folder.symlink_to("gone")
+    warnings = []
+    with EventFile(folder, "7", warnings.append) as events:
+        events.add(epoch(1))
+    (warning,) = warnings
+    told = f"{folder}: no such file or directory"
+    assert warning == f"event files of TensorBoard are not written: {told}"
+
+
 def test_folder_is_not_made_before_the_training(tmp_path):
     """Where there was no plan to train with, an empty folder stayed."""
     check_event_folder(tmp_path / "events")
