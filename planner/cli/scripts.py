@@ -145,7 +145,7 @@ def check_options(context: typer.Context, allowed: Sequence[str], out: Output) -
     for name, value in given_options(context).items():
         if name in allowed or value is None or value is False:
             continue
-        given = _as_given(context, name)
+        given = as_given(context, name)
         if is_after_dashes:
             raise UsageError(
                 f"{given} and a command after --: it is for use cases alone: leave it out"
@@ -196,6 +196,13 @@ def refuse_without_command(context: typer.Context, names: Sequence[str]) -> None
             )
 
 
+def as_given(context: typer.Context, name: str) -> str:
+    """Give an option as the user wrote it: where it was read from its variable, that one."""
+    option_name = "--" + name.replace("_", "-")
+    is_variable = source_of(context, name) == "ENVIRONMENT"
+    return environment_variable(option_name) if is_variable else option_name
+
+
 def _refuse_use_case(command: Sequence[str]) -> None:
     """Refuse the name of a built-in use case where a command begins, unless a program has it."""
     from launch.use_cases import use_case_names
@@ -203,13 +210,6 @@ def _refuse_use_case(command: Sequence[str]) -> None:
     name = command[0]
     if name.partition(",")[0] in use_case_names() and shutil.which(name) is None:
         raise UsageError(f"program {name!r} is not there: a use case needs --use-case {name}")
-
-
-def _as_given(context: typer.Context, name: str) -> str:
-    """Give an option as the user wrote it: where it was read from its variable, that one."""
-    option_name = "--" + name.replace("_", "-")
-    is_variable = source_of(context, name) == "ENVIRONMENT"
-    return environment_variable(option_name) if is_variable else option_name
 
 
 def _value(text: str) -> Setting:

@@ -36,6 +36,7 @@ from planner.cli.scripts import (
     NoPython,
     Patch,
     StepRegex,
+    as_given,
     check_options,
     find_parts,
     make_program,
@@ -53,6 +54,12 @@ _FOR_SCRIPTS = (
     *_FOR_SCRIPTS_ALONE,
 )
 """Options that a script may have too."""
+
+_NOT_FOR_REPLAYS = {
+    "hosts": "records are of one machine",
+    "data": "records are of the data that were read then",
+    "set": "records are of the settings that the use case had then",
+}
 
 
 def tune(
@@ -204,8 +211,8 @@ def tune(
         tune_script(script, of_script, db, out, waits=not no_wait)
         return
     refuse_without_command(context, _FOR_SCRIPTS_ALONE)
-    if replay is not None and hosts is not None:
-        raise UsageError("--replay and --hosts exclude each other: records are of one machine")
+    if replay is not None:
+        _check_replay(context)
     from launch.noise_scale.efficiency import LR_SCALINGS
     from launch.use_cases import make_workload
     from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
@@ -270,6 +277,18 @@ def tune(
     from planner.commands.tune import tune as tune_request
 
     tune_request(request, found, db, out, waits=not no_wait)
+
+
+def _check_replay(context: typer.Context) -> None:
+    """Refuse options that would change nothing of what was recorded.
+
+    Raises:
+        UsageError: One was given.
+    """
+    for name, why in _NOT_FOR_REPLAYS.items():
+        if context.params[name]:
+            given = as_given(context, name)
+            raise UsageError(f"--replay and {given} exclude each other: {why}")
 
 
 def _check_one_of(options: Mapping[str, float | None]) -> None:

@@ -120,6 +120,10 @@ CASES = [
     *((f"{lists} --use-case=", 2, "unknown use case ''") for lists in LISTS),
     ("plans list --node=", 2, "it is empty: name a host"),
     ("tune --replay text --hosts remote", 2, "--replay and --hosts exclude each other"),
+    # What was recorded stays as it was: they were dropped without a word.
+    ("tune --replay text --data photos", 2, "--replay and --data exclude each other"),
+    ("tune --replay text --set width=2", 2, "--replay and --set exclude each other"),
+    ("tune --replay text --use-case simplebig --set width=2", 2, "--replay and --set exclude"),
     # What is a slip was told of a -- that nobody had typed, or to tune a program of that name.
     ("launch --json simplebig", 2, "a use case needs --use-case simplebig"),
     ("plans best --json simplebig,lr=1", 2, "a use case needs --use-case simplebig,lr=1"),
