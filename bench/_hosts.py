@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from _block import BenchError
-from _trainings import DdpTraining, JobTraining, endless_training, own_folder
+from _trainings import DdpTraining, JobTraining, endless_training, own_folder, rank_path
 from _turns import Turn
 from testbed.bed import Testbed, TestHost
 
@@ -259,6 +259,4 @@ def _ddp_environment(rank: int, hosts: Sequence[TestHost], port: int) -> dict[st
 
 def _environment() -> dict[str, str]:
     """Let the ranks find programs of this folder."""
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return os.environ | {"PYTHONPATH": rank_path()}

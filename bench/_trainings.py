@@ -104,6 +104,13 @@ def endless_training(
             yield JobTraining(running, document, log)
 
 
+def rank_path() -> str:
+    """Give PYTHONPATH of ranks: programs of this folder are found, and what the user has there."""
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.pathsep.join(filter(None, paths))
+
+
 def local_command(*program: str) -> list[str]:
     """Give the command that runs a module as the one rank of a job on this machine."""
     settings = MpiSettings(allow_root=os.geteuid() == 0)

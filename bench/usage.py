@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
 from statistics import median
 
 import psutil
 from _block import Result, begin, make_parser, run_bench
-from _trainings import endless_training, local_command
+from _trainings import endless_training, local_command, rank_path
 from _turns import Turn, take_turns
 
 from launch.job import NodeJob
@@ -30,7 +29,6 @@ from probes.sampling.process_tree import ProcessTree
 from probes.timing import paired_ratio
 from probes.usage import find_tree, resident_bytes
 
-BENCH = Path(__file__).parent
 _BATCH = 8
 _ROUNDS, _TURN_S = 20, 5.0
 _SEEN_EVERY_S = 0.02
@@ -63,7 +61,7 @@ def _samples() -> Iterator[Result]:
 
 
 def _in_turns() -> list[Result]:
-    os.environ["PYTHONPATH"] = str(BENCH)
+    os.environ["PYTHONPATH"] = rank_path()
     with ExitStack() as stack:
         turns = [stack.enter_context(_turn(every_s)) for every_s in (0.0, 1.0, _SEEN_EVERY_S)]
         found = take_turns(turns, rounds=_ROUNDS, seconds=_TURN_S)
