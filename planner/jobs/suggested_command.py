@@ -58,21 +58,21 @@ def suggest_command(
 
 
 def database_options(db: str) -> list[str]:
-    """Give the option that names a database; none where commands find it by themselves."""
+    """Give the option that names a database; none where commands typed here find it."""
     return [] if db == os.environ.get("DDLPLAN_DB", "planner.db") else ["--db", db]
 
 
 def name_database(command: str, db: str) -> str:
-    """Give a command line of ddlplan with the option that names a database, where it needs one.
+    """Give a command line of ddlplan with the option that names a database.
 
-    It stands before the ``--`` of a script. What is no command of ddlplan stays as it is.
+    It is for whoever reads it, whose shell may have another DDLPLAN_DB, or none. The option stands
+    before the ``--`` of a script. What is no command of ddlplan stays as it is.
     """
-    options = database_options(db)
-    if not options or not command.startswith("ddlplan "):
+    if not command.startswith("ddlplan "):
         return command
     words = shlex.split(command)
     end = words.index("--") if "--" in words else len(words)
-    return command_line([*words[:end], *options, *words[end:]])
+    return command_line([*words[:end], "--db", db, *words[end:]])
 
 
 def _from_here(place: str) -> str:

@@ -277,6 +277,9 @@ class StoredEvidence:
     db: str | None = None
     """Database, which the commands that are named are for; ``None`` where there is none."""
 
+    names_db: bool = False
+    """Whether commands name it though one typed here would find it: they are read elsewhere."""
+
     data: Mapping[str, str] = field(default_factory=dict)
     """Paths of the data that were asked for, by use case without settings."""
 

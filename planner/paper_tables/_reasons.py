@@ -54,9 +54,11 @@ def data_option(data: str | None) -> str:
 def db_option(held: StoredEvidence) -> str:
     """Give the option that names a report's database, with the blank before it.
 
-    Nothing where a command finds that database by itself.
+    Nothing where there is none, or where a command finds it by itself.
     """
-    words = [] if held.db is None else database_options(held.db)
+    if held.db is None:
+        return ""
+    words = ["--db", held.db] if held.names_db else database_options(held.db)
     return "".join(f" {quote(word)}" for word in words)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.api import changes
 from planner.service.downloads import download_routes
@@ -28,6 +28,7 @@ from planner.service.requests.settings import Bounds, ServiceSettings
 from planner.service.requests.shared import SharedAnswering, SharedAnswers
 from planner.service.requests.work import WorkerThreads
 from planner.service.site import PAGES, show_page
+from planner.store import whole_name
 from probes.cpu import read_cpu
 
 _THREADS = 4
@@ -55,7 +56,12 @@ def make_service(
     bounds: Bounds,
     on_used: Callable[[], None],
 ) -> Service:
-    """Put the application together."""
+    """Put the application together.
+
+    Raises:
+        StoreUrlError: The settings name no database.
+    """
+    settings = replace(settings, db=whole_name(settings.db))  # who reads it is in another folder
     threads = WorkerThreads(_THREADS, most_waiting=bounds.waiting)
     streams = EventStreams(changes.Follower(settings.db), threads, bounds)
     wrong_tokens = WrongTokens(bounds.wrong_tokens, bounds.wrong_tokens_per_s)

@@ -17,6 +17,7 @@ def make(
     reasons: Mapping[str, str] | None = None,
     data: Mapping[str, Path] | None = None,
     db: str = "planner.db",
+    names_db: bool = False,
 ) -> list[PaperSection]:
     """Make the papers' tables and plots from what is stored; start nothing.
 
@@ -30,13 +31,14 @@ def make(
         reasons: Why something could not be measured just now, as `measure` gives them.
         data: Folders, by use case: what was measured with them is shown before all else.
         db: Database; where there is none yet, all figures are missing.
+        names_db: Whether commands for what is missing name it though one typed here would find it.
 
     Raises:
         UsageError: There is no paper of a name.
         StoreError: The database cannot be used.
     """
     chosen = load_papers(papers)
-    held = collect(chosen, db, reasons or {}, data)
+    held = collect(chosen, db, reasons or {}, data, names_db=names_db)
     return [paper.section(held) for paper in chosen]
 
 

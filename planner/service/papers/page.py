@@ -33,4 +33,4 @@ def _make_sections(db: str, newest: EventRecord | None) -> Sequence[PaperSection
 
     They are made once for each newest change: as long as nothing is stored, they stay the same.
     """
-    return reports.make(db=db)
+    return reports.make(db=db, names_db=True)

@@ -42,6 +42,15 @@ def database_path(url: str) -> Path:
     return Path(path)
 
 
+def whole_name(url: str) -> str:
+    """Give ``--db`` so that it names the same database in every folder of this machine.
+
+    Raises:
+        StoreUrlError: It names no database.
+    """
+    return url if is_postgres(url) else str(database_path(url).absolute())
+
+
 def exists_as_file(path: Path) -> bool:
     """Return whether there is a file, without opening it: opening a pipe waits for a writer.
 

@@ -57,13 +57,13 @@ def test_plan_that_launch_would_not_find_by_itself_is_named(store):
     assert "--plan" not in suggested("simplebig")
 
 
-def test_database_is_named_before_the_command_of_a_script(monkeypatch):
+def test_database_is_named_before_the_command_of_a_script_whatever_the_shell_has(monkeypatch):
     db = "/data/my lab.db"
     own, script = "ddlplan launch --plan 3", " -- python 'a -- b.py' --workers {workers}"
     assert name_database(own + script, db) == f"{own} --db '/data/my lab.db'{script}"
     assert name_database("ddlplan probe", db) == "ddlplan probe --db '/data/my lab.db'"
     for same in ("torchrun train.py", "python -m 'unclosed"):
         assert name_database(same, db) == same
-    assert name_database("ddlplan probe", "planner.db") == "ddlplan probe"
+    assert name_database("ddlplan probe", "planner.db") == "ddlplan probe --db planner.db"
     monkeypatch.setenv("DDLPLAN_DB", db)
-    assert name_database(own + script, db) == own + script
+    assert name_database(own + script, db) == f"{own} --db '/data/my lab.db'{script}"

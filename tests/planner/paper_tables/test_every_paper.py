@@ -57,8 +57,8 @@ def test_what_is_missing_without_any_evidence_is_said_with_a_command(paper):
 def test_commands_that_give_what_is_missing_name_the_database(paper, held, monkeypatch):
     """Copied from a report of another database, they measured into planner.db."""
 
-    def reasons_of(db):
-        named = replace(held, db=db)
+    def reasons_of(db, *, names_db=False):
+        named = replace(held, db=db, names_db=names_db)
         cells = [
             cell.missing or ""
             for table in paper.tables(named)
@@ -75,6 +75,7 @@ def test_commands_that_give_what_is_missing_name_the_database(paper, held, monke
     assert "--db" not in reasons_of("planner.db")
     monkeypatch.setenv("DDLPLAN_DB", "my plans.db")
     assert "--db" not in reasons_of("my plans.db")
+    assert reasons_of("my plans.db", names_db=True) == said
 
 
 def test_keys_are_names_of_files(paper):

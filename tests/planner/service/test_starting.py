@@ -45,6 +45,13 @@ def test_without_a_database_its_whole_path_is_told_and_root_that_trainings_will_
         assert started.ask("/api/v1/plans").status == 200
 
 
+def test_pages_name_the_database_by_its_whole_path(tmp_path, own_locks):
+    """The story: who copied a command into another folder began another database there."""
+    with serving(tmp_path, "--db", "mine.db") as started:
+        page = started.ask("/").body.decode()
+    assert f"<code>ddlplan probe --db {tmp_path / 'mine.db'}</code>" in page
+
+
 def test_with_a_database_the_file_of_the_token_is_told_by_its_whole_path_and_nothing_warned_of(
     tmp_path, own_locks
 ):

@@ -100,15 +100,27 @@ def test_texts_of_users_are_no_markup(hostile_pages, path):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_commands_name_the_database_that_is_shown(pages, lab_db, path, monkeypatch):
-    """What was typed showed, or filled, planner.db of the present folder."""
+    """What was typed showed, or filled, planner.db of the present folder.
+
+    Whoever reads a page may have no DDLPLAN_DB, whatever the server was started with.
+    """
     offered = re.compile(r"""(?:class="command">|type: )<code>(ddlplan [^<]*)</code>""")
     commands = list(map(html.unescape, offered.findall(pages.get(path).html)))
     assert commands or path not in ("/plans/1", "/studies/1", "/sweeps/1", "/trainings/1")
     assert [one for one in commands if f" --db {lab_db}" not in one] == []
     monkeypatch.setenv("DDLPLAN_DB", str(lab_db))
-    found = offered.findall(pages.get(path).html)
-    assert len(found) == len(commands)
-    assert [one for one in found if "--db" in one] == []
+    assert [html.unescape(one) for one in offered.findall(pages.get(path).html)] == commands
+
+
+def test_commands_for_what_papers_lack_name_the_database_that_is_shown(tmp_path, monkeypatch):
+    """The story: those in a long sentence were cut off before the name, as it comes last."""
+    db = tmp_path / ("long" * 50) / "planner.db"
+    db.parent.mkdir()
+    Store.open(str(db)).close()
+    monkeypatch.setenv("DDLPLAN_DB", str(db))
+    text = "\n".join(re.findall('class="wide warn">([^<]*)<', Pages(db).get("/papers").html))
+    commands = re.findall("ddlplan (?:report|tune|launch|sweep|compare) --", text)
+    assert len(commands) == text.count(f" --db {db}") > 1
 
 
 def test_part_of_a_log_is_told_in_bytes(tmp_path):

@@ -9,14 +9,25 @@ import pytest
 
 from planner.api import LaunchRequest, launch, make_workload, probe
 from planner.api.scripts.recording import begin_row
-from planner.errors import NoPlanError, StoreUnwritableError
+from planner.errors import NoPlanError, StoreUnwritableError, StoreUrlError
 from planner.store import find_hazard
 from planner.store.databases.location import (
     check_writable,
     create_private,
     find_above,
     find_network_file_system,
+    whole_name,
 )
+
+
+def test_whole_name_is_of_the_same_database_in_every_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for url in ("a b.db", "./a b.db", "sqlite:///a b.db", str(tmp_path / "a b.db")):
+        assert whole_name(url) == str(tmp_path / "a b.db")
+    server = "postgresql+psycopg://lab@host/plans"
+    assert whole_name(server) == server
+    with pytest.raises(StoreUrlError):
+        whole_name("mysql://host/plans")
 
 
 @pytest.fixture
