@@ -69,6 +69,7 @@ def show(request: PageRequest, context: Context) -> View:
         title=record.name,
         values={
             "machine": _view(record),
+            "is_elsewhere": context.typed_on not in (None, record.name),
             "facts": facts,
             "plans": found,
             "fastest": end_of_times(found),

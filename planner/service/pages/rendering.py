@@ -64,6 +64,7 @@ def render(view: View, path: str, context: Context, seen: int) -> str:
         "current": path == here,
         "now": context.now(),
         "db": context.db,
+        "typed_on": context.typed_on,
     }
     return _ENVIRONMENT.get_template(view.template).render({**common, **view.values})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,6 +12,7 @@ from launch.plan import PRECISIONS
 from planner.api.plans import FoundPlan
 from planner.plans.stored_plan import HERE, StoredPlan, utc_now
 from planner.scripts.naming import measuring_options
+from planner.store import is_postgres
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,14 @@ class Context:
     """Data of these, in jobs that are started here."""
 
     now: Callable[[], datetime] = utc_now
+
+    @property
+    def typed_on(self) -> str | None:
+        """The machine whose file the database is: commands that name it are typed there.
+
+        ``None`` where a server has it, which all machines reach.
+        """
+        return None if is_postgres(self.db) else platform.node()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,9 @@ from planner.plans.stored_plan import utc_now
 from planner.records.job_record import JobKind, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingStatus
+from planner.service.pages import overview
+from planner.service.pages.rendering import render
+from planner.service.pages.view import Context
 from probes import codec
 
 
@@ -213,6 +216,31 @@ def test_first_page_leads_to_the_sweep_that_runs(store, pages):
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in page.elements
     jobs = Markup(pages.get("/jobs").html)
     assert ("a", {"href": f"/sweeps/{sweep.id}"}) in jobs.elements
+
+
+def test_machine_elsewhere_is_measured_from_the_one_that_has_the_database(store, show):
+    """The story: the server's path was to be typed on that machine, which has no such file."""
+    store.studies.get_or_create(replace(STUDY, node="atlas"))
+    text = show("machines")
+    place = f"On {platform.node()}, which has this database"
+    assert f"{place}, and with a line for atlas in hosts.txt, type:" in text
+    assert "ddlplan probe --hosts hosts.txt --db " in text
+    assert "ddlplan tune --hosts hosts.txt --use-case simplebig --db " in text
+
+
+def test_machine_that_has_the_database_is_measured_there(store, show):
+    store.studies.get_or_create(replace(STUDY, node=platform.node()))
+    text = show("machines")
+    assert "On it, type:ddlplan probe --db " in text
+    assert "hosts.txt" not in text
+
+
+def test_commands_for_a_database_on_a_server_are_for_every_machine():
+    context = Context(db="postgresql+psycopg://lab@host/plans")
+    page = render(overview.show_nothing(context), "/", context, 0)
+    assert "On the machine that is to train, with this database:" in page
+    assert "<code>ddlplan probe --db postgresql+psycopg://lab@host/plans</code>" in page
+    assert "which has this database" not in page
 
 
 def test_long_error_of_a_job_is_shown_to_its_end(store, show):
