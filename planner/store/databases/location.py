@@ -30,7 +30,8 @@ def database_path(url: str) -> Path:
     """
     path = url
     if scheme := _SCHEME.match(url):
-        if not url.startswith(_SQLITE) and "//" in url:
+        is_server = scheme[0].removesuffix(":").lower() in _SERVERS  # and a slash is left out
+        if not url.startswith(_SQLITE) and ("//" in url or is_server):
             # Only the scheme is repeated: the rest may hold a password.
             raise StoreUrlError(
                 f"database {scheme[0]}//...: use a path, {_SQLITE}path, or "

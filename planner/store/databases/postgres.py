@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -74,7 +74,9 @@ _CONNECTION = {
     "tcp_user_timeout": 40_000,
 }
 
-_SECRETS = frozenset(["password", "sslpassword", "passwd"])
+_SECRETS = ("password", "passwd", "secret", "scram_")
+"""Parts of the names of libpq's options whose values nobody may see, whatever their case: one that
+is written wrongly is an error, which repeats the address."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
@@ -300,13 +302,16 @@ def parse_address(url: str) -> URL:
         StoreUrlError: It holds a password or cannot be read.
     """
     scheme = url.partition("://")[0]
-    try:
+    address: URL | None = None
+    with suppress(ArgumentError, ValueError):  # their messages repeat the address
         address = make_url(url)
-    except (ArgumentError, ValueError):  # their messages repeat the address
+    # A name with an @ is what stood behind a slash in the user, with a password.
+    if address is None or "@" in (address.database or ""):
         raise StoreUrlError(
             f"database {scheme}://...: it cannot be read: use {scheme}://user@host/name"
-        ) from None
-    if address.password is not None or _SECRETS & address.query.keys():
+        )
+    options = [name.casefold() for name in address.query]
+    if address.password is not None or any(part in name for name in options for part in _SECRETS):
         raise StoreUrlError(
             f"database {scheme}://...: others can see a password that is in an address: leave it "
             "out, and put it into ~/.pgpass, which only you may read, or into a service file"

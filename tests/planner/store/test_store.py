@@ -42,6 +42,13 @@ def test_a_url_that_names_no_database_is_refused(url):
         "postgresql+psycopg://ann:secret/@host/db",
         "postgresql+psycopg://host/db?user=ann&password=secret",
         "postgresql://ann:se/cret:secret@host:port/db",
+        # These were addresses or paths like any other, which errors repeat.
+        "postgresql://group/ann:secret@host/db",
+        "postgresql://host/db?user=ann&Password=secret",
+        "postgresql://host/db?oauth_client_secret=secret",
+        "postgresql://host/db?scram_client_key=secret",
+        "postgresql:/ann:secret@host/db",
+        "postgresql:ann:secret@host/db",
     ],
 )
 def test_a_password_in_a_url_is_refused_and_never_repeated(url):
