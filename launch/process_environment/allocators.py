@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -125,6 +124,8 @@ def _retain_freed_memory() -> None:
     freed, so that each step faults its activations in again, page by page, zeroed. Threads
     beside the main one would have arenas of 64 MiB at most, so all are sent to the main arena.
     """
+    import ctypes  # in workers alone
+
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
         return  # musl: its allocator has no such setting

@@ -7,7 +7,6 @@ process of the machine: https://man7.org/linux/man-pages/man2/PR_SET_CHILD_SUBRE
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
@@ -29,6 +28,8 @@ _GIVE_UP_S = 5.0
 
 def adopt_orphans() -> None:
     """Become the parent of all descendants whose own parents end."""
+    import ctypes  # not to read a database, as below
+
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -45,6 +46,8 @@ def open_end(child: int) -> list[int]:
 
     Not by `os`: Python that was built on an old system, as conda's and uv's, has no such call.
     """
+    import ctypes
+
     descriptor = ctypes.CDLL(None).syscall(ctypes.c_long(_PIDFD_OPEN), child, 0)
     return [descriptor] if descriptor >= 0 else []
 

@@ -16,7 +16,6 @@ from itertools import zip_longest
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
-from rich.text import Text
 
 from planner.quantities import printable
 
@@ -36,6 +35,9 @@ _LOOKED_AT = 8
 """Characters for each place of a cut cell that are looked at: accents and joiners take none."""
 
 Row = Mapping[str, str]
+
+_Line = Sequence[tuple[str, str]]
+"""Pieces of a line, each with its style for rich, which is loaded for colours alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ def render_table(rows: Sequence[Row], columns: Sequence[Column], terminal: Termi
         lines += [line for column in remarks for line in _remark(row.get(column.key), most)]
     if dropped:
         left_out = f"left out for want of room: {', '.join(dropped)} (--json has all)"
-        lines += [Text(line, "dim") for line in _wrapped(left_out, most)]
+        lines += [[(line, "dim")] for line in _wrapped(left_out, most)]
     return _text(lines, terminal)
 
 
@@ -137,12 +139,12 @@ def render_facts(
     Names take as much room as the longest needs, where no width is given.
     """
     name_width = name_width or max((len(name) for name, _ in facts), default=0) + len(_GAP)
-    lines = []
+    lines: list[_Line] = []
     for name, value in facts:
         room = None if terminal.width is None else max(terminal.width - name_width, 20)
         first, *rest = _value_lines(value, room) or [""]
-        lines.append(Text.assemble((f"{name:{name_width}}", "bold"), first))
-        lines += [Text(" " * name_width + more) for more in rest]
+        lines.append([(f"{name:{name_width}}", "bold"), (first, "")])
+        lines += [[(" " * name_width + more, "")] for more in rest]
     return _text(lines, terminal)
 
 
@@ -220,7 +222,7 @@ def _cut(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:
     return widths
 
 
-def _heading(columns: Sequence[Column], widths: Sequence[int]) -> list[Text]:
+def _heading(columns: Sequence[Column], widths: Sequence[int]) -> list[_Line]:
     """Give the titles, each broken at its words where its column is narrower."""
     broken = [_wrapped(c.title, width) for c, width in zip(columns, widths, strict=True)]
     keys = [column.key for column in columns]
@@ -230,19 +232,18 @@ def _heading(columns: Sequence[Column], widths: Sequence[int]) -> list[Text]:
     ]
 
 
-def _line(row: Row, columns: Sequence[Column], widths: Sequence[int], style: str = "") -> Text:
+def _line(row: Row, columns: Sequence[Column], widths: Sequence[int], style: str = "") -> _Line:
     """Give a row in one style, or each cell in that of its column."""
-    line, before = Text(), ""
+    pieces, before = list[tuple[str, str]](), ""
     for column, width in zip(columns, widths, strict=True):
         cell = row.get(column.key, "")
         if column.may_cut and cell_len(cell) > width:
             cell = _shortened(cell, width - 1, keeps_end=column.cuts_start)
         padding = " " * (width - cell_len(cell))
-        line.append(before + (padding if column.right else ""))
-        line.append(cell, style or (column.style(cell) if column.style else ""))
+        pieces.append((before + (padding if column.right else ""), ""))
+        pieces.append((cell, style or (column.style(cell) if column.style else "")))
         before = ("" if column.right else padding) + _GAP
-    line.rstrip()
-    return line
+    return pieces
 
 
 def _shortened(cell: str, width: int, *, keeps_end: bool) -> str:
@@ -254,11 +255,11 @@ def _shortened(cell: str, width: int, *, keeps_end: bool) -> str:
     return "…" + cell
 
 
-def _remark(cell: str | None, width: int | None) -> list[Text]:
+def _remark(cell: str | None, width: int | None) -> list[_Line]:
     lines = _wrapped(
         cell or "", None if width is None else max(width - _INDENT, 20), cuts_words=True
     )
-    return [Text(" " * _INDENT + line, "dim") for line in lines]
+    return [[(" " * _INDENT + line, "dim")] for line in lines]
 
 
 def _value_lines(value: str | WithCommand, room: int | None) -> list[str]:
@@ -291,13 +292,17 @@ def _wrapped(
     )
 
 
-def _text(lines: Sequence[Text], terminal: Terminal) -> str:
+def _text(lines: Sequence[_Line], terminal: Terminal) -> str:
     if not terminal.color:
-        return "".join(f"{line.plain}\n" for line in lines)
+        plain = ("".join(text for text, _ in line) for line in lines)
+        return "".join(f"{line.rstrip()}\n" for line in plain)
     from rich.console import Console  # as for the width
+    from rich.text import Text
 
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system="standard", width=10_000)
     for line in lines:
-        console.print(line, soft_wrap=True)
+        text = Text.assemble(*line)
+        text.rstrip()
+        console.print(text, soft_wrap=True)
     return out.getvalue()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launch.strategies._gpus import usable_gpus
 from planner.trials.result import TrialResult
 from probes.hardware import Hardware
 
@@ -29,6 +28,8 @@ class SimilarTrials:
 
 def node_likeness(node: Hardware, other: Hardware) -> float:
     """Tell how alike two machines are, from 0 to 1."""
+    from launch.strategies._gpus import usable_gpus  # not to read what is stored
+
     if node.fingerprint() == other.fingerprint():
         return 1.0 if node.node == other.node else SAME_HARDWARE
     if bool(usable_gpus(node)) != bool(usable_gpus(other)):

@@ -189,6 +189,26 @@ print(codes, slow + needless + early, file=sys.stderr)
     assert ended.stderr.splitlines()[-1] == "[0, 0, 0, 0, 0, 0, 0] []"
 
 
+def test_plans_are_listed_in_a_pipe_without_what_colours_searches_and_workers_need(tuned):
+    program = """
+import sys
+from planner.__main__ import run
+code = run(["plans", "list"])
+unused = {"ctypes", "launch.strategies", "probes.cuda_devices", "rich.text"}
+print(code, sorted(unused & set(sys.modules)), file=sys.stderr)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tuned.folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    assert ended.stdout
+    assert ended.stderr.splitlines()[-1] == "0 []"
+
+
 def test_piped_output_has_no_colours_and_errors_go_to_stderr(tuned):
     for command in (("plans", "list"), ("trials",), ("plans", "show", 1), ("strategies",)):
         ended = tuned.run(*command)
