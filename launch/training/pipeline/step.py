@@ -148,6 +148,8 @@ class PipelineStep(TrainStep):
             loss = self._run_pipeline(share, size, batch, weights)
         scale = size / batch.total
         if self._has_weights:  # written by the first stage before its activations came
+            if self._device.type != "cpu":  # for which a GPU has waited, and not its worker
+                self._group.barrier()
             scale = float(weights[self._replica]) if size else 0.0
         self._show_noise(scale)
         if self._is_last:

@@ -63,6 +63,17 @@ def test_a_stage_in_the_middle_trains_as_one_process(training_on_three):
     assert largest_error(weights, alone) < 1e-4
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 3, reason="fewer than three GPUs")
+def test_a_stage_in_the_middle_waits_for_the_weight_of_its_step(training_on_three):
+    """The story: its GPU waited for activations, but its worker read the weight at once, when the
+    first stage had not written it."""
+    plan = replace(THREE, devices=("cuda:0", "cuda:1", "cuda:2"))
+    alone = trained_alone(tiny_cases.IgnoredLabels(), plan.node_batch, epochs=2)
+    weights = training_on_three.run(with_options(plan, cut="2,5"), "IgnoredLabels", epochs=2)
+    assert largest_error(weights, alone) < 1e-2  # cuDNN's convolutions round to TF32
+
+
 @ANY
 def test_rounded_activations_cross_the_wire(plan, training_on_four):
     alone = trained_alone(tiny_cases.Gradient(), node_batch=16)
