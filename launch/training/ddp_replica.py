@@ -8,7 +8,6 @@ shares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
 
 import torch
@@ -35,12 +34,22 @@ class DdpReplica(Replica):
     def __init__(self, plan: Plan, case: UseCase, model: nn.Module, device: str) -> None:
         super().__init__(plan, case, model, device)
         self._local_loss = _ShareLoss(plan, case, model, device)
-        self._loss = self._ddp = self._connect(self._local_loss)
+        with translate_lost_workers():  # it compares the module with those of the other workers
+            self._loss = self._ddp = DistributedDataParallel(
+                self._local_loss,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+                # Without it DDP would wait for ever for a parameter that a step does not use. With
+                # it such a parameter has no gradient, as in one process.
+                find_unused_parameters=True,
+            )
         self._workers = distributed.get_world_size()
 
     def gradients(self, share: Batch | None, size: BatchSize) -> LossSum:
         total = torch.zeros(2, dtype=torch.float64, device=self._device)
-        weight, counted = 0.0, self._counted(share, size)
+        weight = 0.0
+        pieces = self._pieces(share, size) if share is not None else iter(())
+        counted = (pair for pair in pieces if pair[1])  # each is placed when it is asked for
         coming: tuple[Batch | None, float] | None = next(counted, (None, 0.0))
         while coming is not None:
             piece, scale = coming
@@ -57,24 +66,6 @@ class DdpReplica(Replica):
 
     def passes_to_final(self, share: Batch | None) -> None:
         return None  # DDP sums it over the workers later
-
-    def _counted(self, share: Batch | None, size: BatchSize) -> Iterator[tuple[Batch, float]]:
-        """Give the micro-batches that count, as `_pieces` does: each is placed when asked for."""
-        if share is not None:
-            yield from (pair for pair in self._pieces(share, size) if pair[1])
-
-    @staticmethod
-    @translate_lost_workers()
-    def _connect(module: nn.Module) -> DistributedDataParallel:
-        """Wrap a module, after comparing it with those of the other workers."""
-        return DistributedDataParallel(
-            module,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
-            # Without it DDP would wait for ever for a parameter that a step does not use. With it
-            # such a parameter has no gradient, as in one process.
-            find_unused_parameters=True,
-        )
 
 
 class _ShareLoss(WeightedLoss):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, SupportsFloat
 
 import torch
@@ -100,13 +100,10 @@ class Replica:
 
     def _backward(self, piece: Batch | None, scale: float, size: BatchSize) -> Tensor:
         """Add the gradients of a piece's mean loss times ``scale``; return that loss."""
-        with self._translating_errors():
+        with translate_compiler_errors() if self._plan.compile else nullcontext():
             loss: Tensor = self._loss(piece, scale, is_full=size.is_full)
             torch.autograd.backward(loss)
         return loss.detach()
-
-    def _translating_errors(self) -> AbstractContextManager[None]:
-        return translate_compiler_errors() if self._plan.compile else nullcontext()
 
 
 def _read_weight_beside(weighed: tuple[Batch, SupportsFloat]) -> tuple[Batch, float]:

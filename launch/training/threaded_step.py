@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TypeVar
 
@@ -123,15 +123,11 @@ class ThreadedStep(TrainStep):
         if any(future.exception() for future in done):
             self._members[0].abort()
             done, _ = wait(futures, timeout=_CAUSE_LIMIT_S)
-        _raise_cause(done)
+        errors = [error for future in done if (error := future.exception())]
+        causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
+        if errors:
+            raise (causes or errors)[0]
         return [future.result() for future in futures]
-
-
-def _raise_cause(futures: Iterable[Future[Result]]) -> None:
-    errors = [error for future in futures if (error := future.exception())]
-    causes = [error for error in errors if not isinstance(error, threading.BrokenBarrierError)]
-    if errors:
-        raise (causes or errors)[0]
 
 
 def _pin_thread(cores: tuple[int, ...], threads: int) -> None:

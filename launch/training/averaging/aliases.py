@@ -120,7 +120,18 @@ def _find_movable(
     found = _find_aliases(model, parameters)
     trained = {id(parameter) for parameter in model.parameters() if parameter.requires_grad}
     for alias in found:
-        _check_movable(alias, trained)
+        begin, end = _span(alias.parameter)
+        if (
+            not is_dense(alias.parameter)
+            or not alias.parameter.untyped_storage().resizable()  # which NumPy forbids for its own
+            or any(begin > _span(tensor)[0] or _span(tensor)[1] > end for tensor in alias.tensors)
+            or any(id(tensor) in trained for tensor in alias.tensors)
+        ):
+            raise UseCaseError(
+                f"parameter {alias.name!r} shares its memory with another parameter, a NumPy array "
+                "or a larger tensor, which would not see its updates: give it a copy, or use one "
+                "parameter in both places"
+            )
     return found
 
 
@@ -158,21 +169,6 @@ def _find_aliases(
             name = names[id(parameter)]
             found.append(_Aliases(parameter, name, begin, parameter.stride(), others))
     return found
-
-
-def _check_movable(alias: _Aliases, trained: set[int]) -> None:
-    begin, end = _span(alias.parameter)
-    if (
-        not is_dense(alias.parameter)
-        or not alias.parameter.untyped_storage().resizable()  # which NumPy forbids for its arrays
-        or any(begin > _span(tensor)[0] or _span(tensor)[1] > end for tensor in alias.tensors)
-        or any(id(tensor) in trained for tensor in alias.tensors)
-    ):
-        raise UseCaseError(
-            f"parameter {alias.name!r} shares its memory with another parameter, a NumPy array or "
-            "a larger tensor, which would not see its updates: give it a copy, or use one "
-            "parameter in both places"
-        )
 
 
 def _moved(tensor: Tensor, found: _Aliases, parameter: Tensor) -> Tensor:

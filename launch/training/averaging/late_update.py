@@ -283,7 +283,10 @@ class LateUpdate:
         given = (*args, *named.values())
         for tensor in tensors_in(given):
             if isinstance(tensor, nn.Parameter):
-                self._require_updated(tensor)
+                self._seen.add(id(tensor))
+                number = self._update_group_of.get(id(tensor))
+                if number is not None and number in self._awaited:
+                    self._wait_for_update(number)
         if function in _GIVING_MEMORY and (number := self._locked.find_owner(given[0])) is not None:
             self._turn_off(_Reason.GIVEN, number)
         if not self._is_learning:
@@ -295,12 +298,6 @@ class LateUpdate:
         for parameter in unseen:
             self._turn_off(_Reason.UNSEEN, self._number[parameter])
         return result
-
-    def _require_updated(self, parameter: nn.Parameter) -> None:
-        self._seen.add(id(parameter))
-        number = self._update_group_of.get(id(parameter))
-        if number is not None and number in self._awaited:
-            self._wait_for_update(number)
 
     def _wait_for_update(self, number: int) -> None:
         """Wait for a group to be updated by all; meanwhile do what they may wait for."""

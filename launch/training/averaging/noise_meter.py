@@ -89,7 +89,9 @@ class NoiseMeter:
         self._is_first = is_first
         self._cost_limit = cost_limit
         decay = DECAY if cost_limit < 1 else DECAY_OF_EVERY_STEP
-        self._estimate = NoiseEstimate(caveat=_find_caveat(model), decay=decay)
+        has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
+        caveat = "BatchNorm, whose samples depend on one another" if has_batch_norm else None
+        self._estimate = NoiseEstimate(caveat=caveat, decay=decay)
         self._steps = 0
         self._next = _FIRST_STEP
         self._started: float | None = None
@@ -289,13 +291,6 @@ class NoiseExchange:
             self._rows[self._group.local_rank] = meter.offer()
             self._group.barrier()
             meter.take(self._rows.sum(0).tolist())
-
-
-def _find_caveat(model: nn.Module) -> str | None:
-    """Find why the noise scale of a model may be wrong."""
-    if any(isinstance(module, _BatchNorm) for module in model.modules()):
-        return "BatchNorm, whose samples depend on one another"
-    return None
 
 
 def _square_sum(gradient: Tensor) -> float:

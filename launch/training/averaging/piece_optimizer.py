@@ -73,7 +73,11 @@ class PieceOptimizer:
     def settings(self) -> list[dict[str, Any]]:
         """Copy the groups' settings as they are now, such as a learning rate that will change."""
         return [
-            {key: _copied(value) for key, value in group.items() if key != "params"}
+            {
+                key: value.clone() if isinstance(value, Tensor) else value
+                for key, value in group.items()
+                if key != "params"
+            }
             for group in self._optimizer.param_groups
         ]
 
@@ -92,7 +96,10 @@ class PieceOptimizer:
         used = settings or groups
 
         def step(pieces: Sequence[Piece]) -> None:
-            chosen = self._by_group(pieces)
+            chosen: dict[int, list[Tensor]] = {}
+            for piece in pieces:
+                if (number := self._group_of.get(piece.index)) is not None:  # else none trains it
+                    chosen.setdefault(number, []).append(piece.owned)
             self._optimizer.param_groups = [
                 {**used[number], "params": owned} for number, owned in chosen.items()
             ]
@@ -102,14 +109,6 @@ class PieceOptimizer:
             yield step
         finally:
             self._optimizer.param_groups = groups
-
-    def _by_group(self, pieces: Sequence[Piece]) -> dict[int, list[Tensor]]:
-        """Sort pieces by their group's number; those that no group trains are left out."""
-        chosen: dict[int, list[Tensor]] = {}
-        for piece in pieces:
-            if (number := self._group_of.get(piece.index)) is not None:
-                chosen.setdefault(number, []).append(piece.owned)
-        return chosen
 
 
 def has_hooks(optimizer: Optimizer) -> bool:
@@ -131,7 +130,3 @@ def _cut_state(state: dict[str, Any], parameter: Tensor, piece: Piece) -> dict[s
         return copy_piece(value, parameter, piece.start, piece.owned)
 
     return {key: cut(value) for key, value in state.items()}
-
-
-def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value

@@ -50,7 +50,7 @@ class RecordedUses:
             self._known.add(node)
             for source, _ in node.next_functions:
                 if source is not None and source.name() == _LEAF:
-                    used.add(_variable_id(source))
+                    used.add(id(source.variable))  # type: ignore[attr-defined]
                 else:
                     waiting.append(source)
         return used & self._parameters
@@ -65,7 +65,3 @@ def tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
             yield from tensors_in(value)
         elif isinstance(value, dict):
             yield from tensors_in(value.values())
-
-
-def _variable_id(leaf: Any) -> int:
-    return id(leaf.variable)

@@ -111,7 +111,8 @@ class _Trial:
         self._model = model
         self._dtype = dtype
         generator = torch.Generator().manual_seed(0)
-        self._start = [p.detach().clone() for p in self._stand_ins() if p.requires_grad]
+        stand_ins = _make_stand_ins(model, dtype)
+        self._start = [p.detach().clone() for p in stand_ins if p.requires_grad]
 
         def draw(like: Tensor) -> Tensor:
             return torch.randn(like.shape, generator=generator, dtype=dtype)
@@ -176,7 +177,7 @@ class _Trial:
 
     def _update_part(self, cut: Cut | None, values: Values, *, in_pieces: bool) -> None:
         torch.manual_seed(0)
-        every = self._stand_ins()
+        every = _make_stand_ins(self._model, self._dtype)
         optimizer = self._make(every)
         trained = [parameter for parameter in every if parameter.requires_grad]
         for group in optimizer.param_groups:
@@ -212,9 +213,6 @@ class _Trial:
                         step(chunk)
             for index, start, stop in cut:
                 after[index].view(-1)[start:stop] = trained[index].detach().view(-1)[start:stop]
-
-    def _stand_ins(self) -> list[nn.Parameter]:
-        return _make_stand_ins(self._model, self._dtype)
 
 
 def _make_stand_ins(model: nn.Module, dtype: torch.dtype) -> list[nn.Parameter]:

@@ -134,6 +134,7 @@ class PipelineStep(TrainStep):
         if not averager.has_other_nodes:
             self._exchange = NoiseExchange(self._group)
 
+    @translate_lost_workers()
     def run(self, share: Batch | None, batch: BatchSize) -> float:
         if self.noise_meter is not None:
             self.noise_meter.start_step(batch.total)
@@ -156,9 +157,10 @@ class PipelineStep(TrainStep):
             losses[self._replica] = loss
         weight = None
         if self._has_weights:
-            weight = scale if self._is_last or self._counts_on_each_stage else 0.0
-        with translate_lost_workers():
-            loss_of_all = self._update.finish(LossSum(loss, weight), is_full=batch.is_full)
+            # Alone, each stage adds up the weights of its replicas by itself.
+            counts = self._reducer is None and self._scope is not UpdateScope.MODEL
+            weight = scale if self._is_last or counts else 0.0
+        loss_of_all = self._update.finish(LossSum(loss, weight), is_full=batch.is_full)
         self._group.barrier()
         if loss_of_all is not None:
             return loss_of_all
@@ -204,21 +206,18 @@ class PipelineStep(TrainStep):
             if self._has_weights:
                 scales = [weigh(self._case, self.place(one)) / batch.total for one in pieces]
                 weights[self._replica] = sum(scales)
-            with translate_lost_workers():
-                sending = send_targets((share[1], scales), self._last_rank, self._pipeline)
+            sending = send_targets((share[1], scales), self._last_rank, self._pipeline)
             inputs = [self.place(piece[0]) for piece in pieces]
             self._check_shapes(inputs[0])
         elif self._is_last:
-            with translate_lost_workers():
-                received, scales = receive_targets(self._first_rank, self._pipeline)
+            received, scales = receive_targets(self._first_rank, self._pipeline)
             pieces = split_batch(received, count, size)
             targets = [
                 (self.place(piece), scale) for piece, scale in zip(pieces, scales, strict=True)
             ]
         loss = pipe.run(inputs, targets)
         for work in sending:
-            with translate_lost_workers():
-                work.wait()
+            work.wait()
         return loss
 
     def _show_noise(self, scale: float) -> None:
@@ -230,11 +229,6 @@ class PipelineStep(TrainStep):
             meter.add_part(averager.gradients(), scale, counts=self._stage == 0)
         if self._exchange is not None:
             self._exchange.run(meter)
-
-    @property
-    def _counts_on_each_stage(self) -> bool:
-        """Whether each stage adds up the weights of its replicas by itself."""
-        return self._reducer is None and self._scope is not UpdateScope.MODEL
 
     def _check_shapes(self, inputs: Any) -> None:
         """Refuse what the stages have not agreed on the shapes of.

@@ -52,16 +52,13 @@ class PrecisionCheck:
         has_pictures = any(parameter.dim() == 4 for parameter in self._model.parameters())
         self._formats = MEMORY_FORMATS if has_pictures else MEMORY_FORMATS[:1]
         samples = _Samples(case, data)
-        self._batch = samples.read(self._pair(plan).find_batch_size(samples))
+        self._batch = samples.read(_Pair(plan, case, self._model).find_batch_size(samples))
 
     def measure(self, precision: str) -> Iterator[StepFigures]:
         """Compare a step in this precision with one in fp32, in each memory format that matters."""
         for memory_format in self._formats:
             plan = replace(self._plan, precision=precision, memory_format=memory_format)
-            yield self._pair(plan).compare(self._batch)
-
-    def _pair(self, plan: Plan) -> _Pair:
-        return _Pair(plan, self._case, self._model)
+            yield _Pair(plan, self._case, self._model).compare(self._batch)
 
 
 class _Samples:
@@ -114,7 +111,8 @@ class _Pair:
     def compare(self, batch: Batch) -> StepFigures:
         with OperatorCheck(self._model, self._plan.precision) as check:
             exact_loss, exact = self._step(self._exact, batch)
-        with self._rounding():
+        is_internal = self._plan.precision == "bf16_internal"
+        with internal_bf16() if is_internal else contextlib.nullcontext():
             loss, found = self._step(self._lower, batch)
         return StepFigures(
             memory_format=self._plan.memory_format,
@@ -123,10 +121,6 @@ class _Pair:
             gradient_errors=_gradient_errors(found, exact),
             operators=check.figures,
         )
-
-    def _rounding(self) -> contextlib.AbstractContextManager[None]:
-        is_internal = self._plan.precision == "bf16_internal"
-        return internal_bf16() if is_internal else contextlib.nullcontext()
 
     def _step(self, replica: Replica, batch: Batch) -> tuple[float, dict[str, Tensor]]:
         self._model.zero_grad(set_to_none=True)
