@@ -144,7 +144,9 @@ class _PendingEncodedSum(PendingSum):
         values = self._values[segment]
         if is_total:
             return self._wire_format.memory_of_total(values)
-        return _take_buffer(self._wire_format.size_of(values), self._spare_buffers)
+        num_bytes = self._wire_format.size_of(values)
+        spare = self._spare_buffers.pop() if self._spare_buffers else np.empty(0, np.uint8)
+        return spare[:num_bytes] if spare.nbytes >= num_bytes else np.empty(num_bytes, np.uint8)
 
     def _encode(self, segment: int) -> Bytes:
         return self._wire_format.encode(self._values[segment], self._errors[segment])
@@ -155,9 +157,3 @@ class _PendingEncodedSum(PendingSum):
             self._totals[segment] = self._encode(segment)
             self._wire_format.replace(self._totals[segment], self._values[segment])
         return self._totals[segment]
-
-
-def _take_buffer(num_bytes: int, spare_buffers: list[Bytes]) -> Bytes:
-    """Take a spare buffer, or its beginning; make one where none is large enough."""
-    buffer = spare_buffers.pop() if spare_buffers else np.empty(0, np.uint8)
-    return buffer[:num_bytes] if buffer.nbytes >= num_bytes else np.empty(num_bytes, np.uint8)

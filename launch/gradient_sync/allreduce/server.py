@@ -112,18 +112,13 @@ class AllReduceServer(StepServer):
         self._order.close()
 
     def _sleep(self) -> None:
-        if self._expects_messages:
+        step = self._step
+        if step is not None and (
+            step.sum.is_moving or (step.agreement is not None and step.is_waiting_for_nodes)
+        ):  # other nodes may send something
             self._socket_wait.sleep(self._backoff.pause_s)
         else:
             super()._sleep()
-
-    @property
-    def _expects_messages(self) -> bool:
-        """Whether the other nodes may send something."""
-        step = self._step
-        if step is None:
-            return False
-        return step.sum.is_moving or (step.agreement is not None and step.is_waiting_for_nodes)
 
     def _serve(self) -> bool:
         if self._pending_layout is not None:

@@ -84,8 +84,13 @@ class SocketWait:
             os.eventfd_read(self._wakeup)
 
     def _poll_connections(self, full: frozenset[int], *, may_block: bool) -> None:
-        limit_s = _MAX_WAIT_S if may_block else 0.0
-        ready = {descriptor for descriptor, _ in self._poll(full, limit_s)}
+        """Wait until a socket can be read, or written to where it was full."""
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        for connection in self._connections:
+            is_full = connection in full
+            poll.register(connection, select.POLLIN | (select.POLLOUT if is_full else 0))
+        ready = {descriptor for descriptor, _ in poll.poll(1000 * _MAX_WAIT_S if may_block else 0)}
         self._was_quiet = not ready
         if ready - {self._wakeup}:
             self._woken = _WakeReason.CONNECTION
@@ -101,15 +106,6 @@ class SocketWait:
         for connection in self._connections:
             poll.register(connection, select.POLLOUT)
         return self._connections - {connection for connection, _ in poll.poll(0)}
-
-    def _poll(self, full: frozenset[int], limit_s: float) -> list[tuple[int, int]]:
-        """Wait until a socket can be read, or written to where it was full."""
-        poll = select.poll()
-        poll.register(self._wakeup, select.POLLIN)
-        for connection in self._connections:
-            is_full = connection in full
-            poll.register(connection, select.POLLIN | (select.POLLOUT if is_full else 0))
-        return poll.poll(1000 * limit_s)
 
 
 def find_connections() -> frozenset[int]:

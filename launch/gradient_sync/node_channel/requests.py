@@ -117,7 +117,7 @@ class RequestClient:
         Args:
             value: Of this node; only worker 0's counts.
         """
-        return _bits_float(self._send(WorkerRequest.ADD, float_bits(value)))
+        return float(np.int64(self._send(WorkerRequest.ADD, float_bits(value))).view(np.float64))
 
     def fold_errors(self) -> bool:
         """Add up the errors that the nodes carry over to the next step, and let node 0 carry them.
@@ -222,8 +222,3 @@ class Responder:
 def float_bits(value: float) -> int:
     """Give the bits of a number as an integer, in which form requests and replies have it."""
     return int(np.float64(value).view(np.int64))
-
-
-def _bits_float(bits: int) -> float:
-    """Give the number of which `float_bits` gave the bits."""
-    return float(np.int64(bits).view(np.float64))
