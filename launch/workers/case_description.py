@@ -101,7 +101,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         validation_samples=validation,
         parameter_count=sum(p.numel() for p in trained),
         parameter_bytes=sum(p.nbytes for p in trained),
-        max_stages=_most_stages(layers),
+        # Stages do not exchange state that is no tensor.
+        max_stages=1 if layers is None or has_extra_state(layers) else len(layers),
         uncut_reason=uncut_reason,
         has_weights=is_own(case, "weight"),
         has_fused_optimizer=has_fused_form(optimizer),
@@ -152,11 +153,6 @@ def _is_unchecked(task: Task, digest: str) -> bool:
     """Tell whether nothing is planned for a use case yet, or it was changed since."""
     known = task.case_digests
     return task.plan is None or (bool(known) and digest not in known)
-
-
-def _most_stages(layers: nn.Sequential | None) -> int:
-    """Count the stages that a pipeline may have: they do not exchange state that is no tensor."""
-    return 1 if layers is None or has_extra_state(layers) else len(layers)
 
 
 def _find_uncut_reason(case: UseCase, dataset: Any) -> str | None:

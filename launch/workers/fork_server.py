@@ -226,12 +226,6 @@ class ForkServer:
             return  # the start of a worker whose owner was interrupted while it waited for this
         self._exits.append(WorkerExit(message["ended"], message["code"]))
 
-    def _read_last_error(self) -> str:
-        """Read the last line that the server wrote, which names the exception if there was one."""
-        self._errors.seek(0)
-        lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
-        return lines[-1] if lines else ""
-
     def _receive(self, flags: int = 0) -> dict[str, int]:
         try:
             message = self._socket.recv(_MAX_MESSAGE_BYTES, flags)
@@ -239,8 +233,11 @@ class ForkServer:
             message = b""
         if not message:
             ended = explain_exit(self._process.wait())
+            self._errors.seek(0)
+            # Its last line names the exception, if there was one.
+            lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
             raise LaunchError(
-                f"the process that starts workers ended: {self._read_last_error() or ended}"
+                f"the process that starts workers ended: {(lines or [''])[-1] or ended}"
             )
         return codec.decode(message, dict[str, int], source="fork server")
 
