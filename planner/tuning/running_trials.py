@@ -11,6 +11,7 @@ from statistics import median
 from threadpoolctl import threadpool_limits
 
 from launch.plan import Plan
+from launch.system.session import defer_signals
 from planner.records.progress import ContenderStanding
 from planner.search.memory import MemoryModel
 from planner.search.plan_search import PlanSearch, Proposal
@@ -172,10 +173,12 @@ class RunningTrials:
         """End a plan's processes and keep what it showed, unless that is kept already."""
         entrant.close()
         result = entrant.result(outcome, reason)
-        self._entrants.remove(entrant)
         has_news = entrant.failure is not entrant.stored_failure
-        if has_news or entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns:
-            result = self.store(entrant, result)
+        has_news |= entrant.stored_turns is None or len(entrant.turns_s) > entrant.stored_turns
+        with defer_signals():  # else Ctrl-C could lose what is neither racing any more nor stored
+            self._entrants.remove(entrant)
+            if has_news:
+                result = self.store(entrant, result)
         if search is not None and entrant.proposal is not None:
             search.tell(entrant.proposal, result)
 
@@ -186,9 +189,11 @@ class RunningTrials:
         if (measured := result.measurement) is not None:
             since_s = entrant.spent_s - entrant.stored_spent_s
             result = replace(result, measurement=replace(measured, spent_s=since_s))
-        entrant.stored_turns, entrant.stored_failure = len(entrant.turns_s), entrant.failure
-        entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
-        self._listener(self._findings.add(self.without_drift(result)))
+        with defer_signals():  # else Ctrl-C could leave unstored what counts as stored
+            entrant.stored_turns, entrant.stored_failure = len(entrant.turns_s), entrant.failure
+            entrant.stored_s, entrant.stored_spent_s = entrant.elapsed_s, entrant.spent_s
+            ended = self._findings.add(self.without_drift(result))
+        self._listener(ended)
         return self._findings.results[-1]
 
     def without_drift(self, result: TrialResult) -> TrialResult:

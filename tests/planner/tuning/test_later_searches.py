@@ -15,6 +15,7 @@ from planner.errors import NoPlanError
 from planner.trials.reports import TrialProgress
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
+from planner.tuning.findings import Findings
 from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
 
 OTHER_NODE = replace(NODE, node="n2")
@@ -43,6 +44,23 @@ def test_plan_is_known_though_ctrl_c_comes_as_its_trial_is_stored(store, recorde
     assert outcome.interrupted
     kept = [trial.result.plan for trial in store.studies.all_trials()]
     assert kept == [trial.plan for trial in outcome.trials]
+
+
+@pytest.mark.parametrize("role", [Role.DEFAULTS, Role.SEARCH])
+def test_trial_is_stored_though_ctrl_c_comes_just_before(store, recorded, monkeypatch, role):
+    """The story: it counted as stored already, or was not among the running ones any more."""
+    add, left = Findings.add, []
+
+    def interrupt_and_add(findings, result):
+        if result.role is role and not left:
+            left.append((role, result.plan))
+            signal.raise_signal(signal.SIGINT)
+        return add(findings, result)
+
+    monkeypatch.setattr(Findings, "add", interrupt_and_add)
+    assert Search(store, recorded).tune().interrupted
+    kept = [(trial.result.role, trial.result.plan) for trial in store.studies.all_trials()]
+    assert kept.count(left[0]) == 1
 
 
 def test_final_that_is_interrupted_before_each_plan_had_its_turns_decides_nothing(store):
