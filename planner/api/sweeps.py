@@ -183,7 +183,7 @@ def _sweep_here(
                 begun,
                 node,
                 runner,
-                lambda point: store.sweeps.add_point(sweep_id, point),
+                lambda points: store.sweeps.add_points(sweep_id, *points),
                 listener,
                 cancellation,
                 utc_now,

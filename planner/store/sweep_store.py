@@ -49,16 +49,19 @@ class SweepStore:
 
         return self.get(self._database.write(work))
 
-    def add_point(self, sweep_id: int, point: SweepPoint) -> SweepPoint:
-        """Save a finished point; give it with its number."""
-        values = record_columns(point, null_for_nan=True)
-        values |= {"sweep_id": sweep_id, "batch": point.batch}
+    def add_points(self, sweep_id: int, *points: SweepPoint) -> list[SweepPoint]:
+        """Save finished points, all or none of them; give them with their numbers."""
+        rows = [
+            record_columns(point, null_for_nan=True) | {"sweep_id": sweep_id, "batch": point.batch}
+            for point in points
+        ]
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> list[int]:
             record_event(connection, Topic.SWEEP, sweep_id, self._now)
-            return insert(connection, sweep_points, values)
+            return [insert(connection, sweep_points, row) for row in rows]
 
-        return replace(point, id=self._database.write(work))
+        numbers = self._database.write(work)
+        return [replace(point, id=number) for point, number in zip(points, numbers, strict=True)]
 
     def get(self, sweep_id: int) -> StoredSweep:
         """Give a sweep with its points.

@@ -27,7 +27,7 @@ class Sweeper:
         sweep: StoredSweep,
         node: Hardware,
         runner: TrialRunner,
-        save_point: Callable[[SweepPoint], SweepPoint],
+        save_points: Callable[[Sequence[SweepPoint]], Sequence[SweepPoint]],
         listener: Listener,
         cancellation: Cancellation,
         now: Callable[[], datetime],
@@ -36,7 +36,7 @@ class Sweeper:
         self._record = sweep.record
         self._cores = node.cpu.usable_cores
         self._runner = runner
-        self._save_point = save_point
+        self._save_points = save_points
         self._listener = listener
         self._cancellation = cancellation
         self._now = now
@@ -73,7 +73,7 @@ class Sweeper:
                 self._tell(batch, trainings)
                 training.start(self._runner)
                 if training.failure is not None:
-                    self._store(training, begun)
+                    self._store([training], begun)
             self._take_turns(batch, trainings, begun)
 
     def _take_turns(self, batch: int, trainings: Sequence[PointTraining], begun: str) -> None:
@@ -85,7 +85,7 @@ class Sweeper:
                 turn = min(steps, training.steps_left)
                 training.take_turn(number, turn, cores=self._cores)
                 if training.failure is not None:
-                    self._store(training, begun)
+                    self._store([training], begun)
             self._tell(batch, trainings)
             if number == 0 and (alive := [one for one in running if one.failure is None]):
                 steps = choose_turn(alive)
@@ -95,12 +95,14 @@ class Sweeper:
         for training in ended:
             training.finish()
             training.close()
-        for training in ended:
-            self._store(training, begun)
+        if ended:
+            self._store(ended, begun)
 
-    def _store(self, training: PointTraining, begun: str) -> None:
-        point = self._save_point(training.make_point(begun, self._now()))
-        self._listener(PointDone(point=point))
+    def _store(self, trainings: Sequence[PointTraining], begun: str) -> None:
+        """Store points together: where not all of them are stored, none is."""
+        points = [training.make_point(begun, self._now()) for training in trainings]
+        for point in self._save_points(points):
+            self._listener(PointDone(point=point))
 
     def _tell(self, batch: int, trainings: Sequence[PointTraining]) -> None:
         labels = tuple(self._record.settings[one.setting].label for one in trainings)

@@ -65,10 +65,10 @@ def test_a_sweep_counts_however_many_newer_ones_there_are(tmp_path):
         first = store.sweeps.begin(record, fresh=True).record.id
         for batch in batches:
             for setting in (0, 1):
-                store.sweeps.add_point(first, sample_point(batch, setting))
+                store.sweeps.add_points(first, sample_point(batch, setting))
         for _ in range(7):
             newer = store.sweeps.begin(replace(record, data=None), fresh=True).record.id
-            store.sweeps.add_point(newer, sample_point(64))
+            store.sweeps.add_points(newer, sample_point(64))
     held = collect([mnist], path, {}, data={"mnist_cnn": Path("/mnist")})
     assert mnist.wanted(held, NODE) == []
     (table,) = mnist.tables(held)

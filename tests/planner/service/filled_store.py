@@ -98,7 +98,7 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
             sample_point(32, 1, epoch_s=6),
             failed_point(64, 0, f"it failed{text}"),
         ):
-            store.sweeps.add_point(sweep_id, point)
+            store.sweeps.add_points(sweep_id, point)
         for kind in JobKind:
             job = store.jobs.add(
                 replace(

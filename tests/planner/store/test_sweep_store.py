@@ -8,16 +8,16 @@ from math import nan
 import pytest
 from sweep_samples import failed_point, sample_point, sample_record
 
-from planner.errors import NoSweepError
+from planner.errors import NoSweepError, StoreCorruptError
 from planner.records.event_record import Topic
 
 
 def test_same_settings_find_the_sweep_with_its_points(store):
     begun = store.sweeps.begin(sample_record([32, 64]), fresh=False)
-    point = store.sweeps.add_point(begun.record.id, sample_point(32))
+    points = store.sweeps.add_points(begun.record.id, sample_point(32))
     again = store.sweeps.begin(sample_record([32, 64]), fresh=False)
     assert again.record == replace(begun.record, num_points=1)
-    assert list(again.points) == [point]
+    assert again.points == points
 
 
 def test_other_settings_begin_another_sweep(store):
@@ -37,7 +37,7 @@ def test_other_settings_begin_another_sweep(store):
 def test_fresh_begins_anew_and_is_what_is_found_from_then_on(store):
     record = sample_record([32, 64])
     first = store.sweeps.begin(record, fresh=False)
-    store.sweeps.add_point(first.record.id, sample_point(32))
+    store.sweeps.add_points(first.record.id, sample_point(32))
     fresh = store.sweeps.begin(record, fresh=True)
     assert not fresh.points
     assert store.sweeps.begin(record, fresh=False).record.id == fresh.record.id
@@ -46,18 +46,27 @@ def test_fresh_begins_anew_and_is_what_is_found_from_then_on(store):
 
 def test_sweep_is_finished_with_its_last_point(store):
     sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
-    store.sweeps.add_point(sweep_id, sample_point(32, 0))
+    store.sweeps.add_points(sweep_id, sample_point(32, 0))
     assert not store.sweeps.get(sweep_id).record.is_finished
-    store.sweeps.add_point(sweep_id, failed_point(32, 1))
+    store.sweeps.add_points(sweep_id, failed_point(32, 1))
     assert store.sweeps.get(sweep_id).record.is_finished
     assert store.events.after(0)[-1].topic is Topic.SWEEP
+
+
+def test_points_of_a_batch_are_stored_all_or_none(store):
+    """The story: killed between two of them, a sweep trained the second one again, alone."""
+    sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
+    known = store.sweeps.add_points(sweep_id, sample_point(32, 1))
+    with pytest.raises(StoreCorruptError):  # two of one batch and setting
+        store.sweeps.add_points(sweep_id, sample_point(32, 0), sample_point(32, 1))
+    assert store.sweeps.get(sweep_id).points == known
 
 
 def test_losses_that_are_not_finite_come_back_as_they_were(store):
     point = sample_point(32)
     point = replace(point, epochs=tuple(replace(one, train_loss=nan) for one in point.epochs))
     sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
-    store.sweeps.add_point(sweep_id, point)
+    store.sweeps.add_points(sweep_id, point)
     (read,) = store.sweeps.get(sweep_id).points
     assert read.epochs[0].train_loss != read.epochs[0].train_loss
 

@@ -83,7 +83,7 @@ def fill(url):
         store.plans.remove(last)
         store.jobs.add(replace(JOB, is_detached=False, state=JobState.RUNNING))
         sweep = store.sweeps.begin(sample_record([32]), fresh=False).record
-        store.sweeps.add_point(sweep.id, sample_point(32))
+        store.sweeps.add_points(sweep.id, sample_point(32))
 
 
 def everything(url):

@@ -72,15 +72,16 @@ def test_steps_left_count_the_last_smaller_step_of_each_epoch():
     assert training(32, 0.1, samples=100).steps_left == 8
 
 
-def test_points_of_a_batch_are_stored_once_all_of_them_have_ended():
-    """Killed while the second setting validated, a sweep trained it again alone: not compared."""
+def test_points_of_a_batch_are_stored_together_once_all_of_them_have_ended():
+    """Killed while the second setting validated, a sweep trained it again alone: not compared. So
+    did one that was killed after it had stored the first."""
     events = []
 
-    def save(point):
-        events.append("stored")
-        return point
+    def save(points):
+        events.append([point.setting for point in points])
+        return points
 
     sweep = StoredSweep(record=sample_record([3200]))
     runner = EventfulRunner(events)
     Sweeper(sweep, NODE, runner, save, ignore, Cancellation(), lambda: NOW).run()
-    assert events == ["ended", "ended", "stored", "stored"]
+    assert events == ["ended", "ended", [0, 1]]

@@ -213,7 +213,7 @@ class _Writer:
                     point = sample_point(batch, setting, epoch_s=400 / batch + 4 / (1 + setting))
                     if batch == 256 and setting == 1:
                         point = failed_point(batch, setting, f"loss=inf at step 3 {text}")
-                    store.sweeps.add_point(sweep_id, point)
+                    store.sweeps.add_points(sweep_id, point)
 
     def _write_jobs(self, store: Store, study_ids: list[int]) -> None:
         lab, chance = self._lab, self._random

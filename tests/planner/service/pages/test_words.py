@@ -276,6 +276,6 @@ def test_sweep_of_plans_that_was_cut_short_goes_on_with_them(store, show):
     """The story: "To go on, type:" led to a command that only shows the sweep."""
     planned = replace(SETTINGS[1], label="plan 7", plan_id=7)
     store.sweeps.begin(sample_record([8, 16], [*SETTINGS, planned]), fresh=False)
-    store.sweeps.add_point(1, sample_point(8))
+    store.sweeps.add_points(1, sample_point(8))
     command = "ddlplan sweep --use-case digits --batches 8,16 --devices 1,2 --plans 7 --epochs 2"
     assert f"To go on, type: {command}" in show("sweeps")
