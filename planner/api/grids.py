@@ -10,7 +10,6 @@ from launch.case_facts import CaseFacts
 from launch.plan import PRECISIONS, Setting
 from planner.api.tuning import NodeTuneResult, TuneResult
 from planner.errors import NoPlanError
-from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_count
 from planner.search.space import PlanSpace
@@ -56,26 +55,25 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
     check_target(path)
     name = node or probe(quick=True).node
     with Store.open(db, create=False) as store:
-        studies = store.studies.find_for_use_case(use_case, name)
-        known = [one for one in studies.values() if any(r.measurement for r in one.results)]
-        fingerprint = store.catalog.fingerprints().get(name)
-        hardware = store.machines.latest_probe(fingerprint, node=name) if fingerprint else None
-        if not known or hardware is None:
-            raise NoPlanError(
-                f"no trials of {use_case} on {name} have times: run ddlplan tune first"
-            )
-        latest = max(known, key=lambda found: found.study_id)
-        case = store.studies.case_facts(latest.study_id) or _assume(latest.results)
-    timed = sum(result.measurement is not None for result in latest.results)
-    trials = format_count(timed, "trial")
+        found = store.studies.all_trials(use_case, name)
+        timed = [trial.study_id for trial in found if trial.result.measurement]
+        missing = f"no trials of {use_case} on {name} have times: run ddlplan tune first"
+        if not timed:
+            raise NoPlanError(missing)
+        study = store.catalog.study(max(timed))
+        hardware = store.machines.latest_probe(study.fingerprint, node=name)
+    if hardware is None:
+        raise NoPlanError(missing)
+    results = tuple(trial.result for trial in found if trial.study_id == study.id)
+    trials = format_count(timed.count(study.id), "trial")
     grid = Grid(
         about=f"{trials} of {use_case} on {name}, exported from a database",
         is_synthetic=False,
         use_case=use_case,
-        case=_with_recorded_choices(case, latest.results),
+        case=_with_recorded_choices(study.facts or _assume(results), results),
         node=hardware,
-        software=current_software(),
-        results=latest.results,
+        software=study.software,
+        results=results,
     )
     write_grid(grid, path)
     return grid
@@ -165,8 +163,7 @@ def _find_choosable(grid: Grid) -> list[Mapping[str, Setting]]:
     )
     drawn = [result.parameters for result in recorded if result.parameters]
     known = {result.plan for result in recorded if result.parameters}
-    others = {r.plan: r.plan for r in recorded if r.plan not in known}
-    found = [space.find_plan(plan, {}) for plan in others.values()]
+    found = [space.find_plan(r.plan, {}) for r in recorded if r.plan not in known]
     return drawn + [one.parameters for one in found if one is not None]
 
 

@@ -64,6 +64,30 @@ def test_export_of_a_first_release_takes_the_batch_of_the_defaults(tmp_path):
     assert (outcome.plan.plan.node_batch, outcome.plan.plan.loader_workers) == (64, 8)
 
 
+def test_export_says_what_its_trials_were_measured_with(tmp_path):
+    """The story: after an upgrade it named today's versions, and the machine as it is today."""
+    db, old = str(tmp_path / "planner.db"), replace(NODE, cpu=replace(NODE.cpu, model="older"))
+    study = replace(STUDY, node=old.node, fingerprint=old.fingerprint())
+    with Store.open(db) as store:
+        store.machines.save_probe(old)
+        store.studies.add_trial(store.studies.get_or_create(study), trial(1))
+        store.machines.save_probe(NODE)
+    grid = grids.export(study.use_case, tmp_path / "grid.json", NODE.node, db=db)
+    assert (grid.node.fingerprint(), grid.software) == (study.fingerprint, study.software)
+
+
+def test_export_holds_no_trials_of_another_use_case_of_the_same_name(tmp_path):
+    db, here = str(tmp_path / "planner.db"), "/here/a.py:Case"
+    with Store.open(db) as store:
+        store.machines.save_probe(NODE)
+        for mark, place in enumerate((here, "/other/a.py:Case")):
+            study = replace(STUDY, use_case=place, data=place)
+            study = replace(study, node=NODE.node, fingerprint=NODE.fingerprint())
+            store.studies.add_trial(store.studies.get_or_create(study), trial(mark))
+    grid = grids.export(here, tmp_path / "grid.json", NODE.node, db=db)
+    assert [one.parameters["mark"] for one in grid.results] == [0]
+
+
 def test_trials_without_times_are_no_grid(tmp_path):
     """The story: where all trials of a use case had failed, its database was called corrupt."""
     db, file = str(tmp_path / "planner.db"), tmp_path / "grid.json"
