@@ -263,13 +263,7 @@ def ratio_interval(
 
 
 def compare_results(slow: Timed, fast: Timed, *, noise: PairNoise | None = None) -> Interval | None:
-    """Give how many times as fast the second plan is, from the rounds that both ran in.
-
-    Args:
-        slow: The first plan.
-        fast: The second one.
-        noise: See `ratio_interval`.
-    """
+    """Give how many times as fast the second plan is, from the rounds that both ran in."""
     return compare_pairs([(slow, fast)], noise=noise)
 
 

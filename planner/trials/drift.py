@@ -114,20 +114,21 @@ def _fit(
         logs = {number: math.log(time_s) for number, time_s in telling_turns_s(result).items()}
         turns.setdefault(result.plan, {}).update(logs)
     plans = [plan for plan, logs in turns.items() if logs]
+    if not plans:
+        return {}, {}
     numbers = sorted({number for plan in plans for number in turns[plan]})
     log_s = np.array([log for plan in plans for log in turns[plan].values()])
     plan_of = np.repeat(np.arange(len(plans)), [len(turns[plan]) for plan in plans])
     round_of = np.searchsorted(numbers, [number for plan in plans for number in turns[plan]])
     levels = np.array([median(turns[plan].values()) for plan in plans])
-    drift = np.zeros(len(numbers))
     among_others = _invert(plan_of, round_of)
-    for _ in range(_HUBER_PASSES if plans else 0):
+    for _ in range(_HUBER_PASSES):
         rest = log_s - levels[plan_of]
         slower = np.bincount(plan_of, rest - _means(round_of, rest)[round_of])
         levels += among_others @ slower
         drift = _means(round_of, log_s - levels[plan_of])
         log_s = _without_outliers(log_s, levels[plan_of] + drift[round_of])
-    for _ in range((_TRIMMED_PASSES if trimmed else 1) if plans else 0):
+    for _ in range(_TRIMMED_PASSES if trimmed else 1):
         drift = _means(round_of, log_s - levels[plan_of])
         drift -= np.median(drift)
         levels = _means(plan_of, log_s - drift[round_of], trimmed)
@@ -160,8 +161,6 @@ def _invert(plan_of: NDArray[np.intp], round_of: NDArray[np.intp]) -> NDArray[np
         plan_of: Number of each turn's plan.
         round_of: Number of its round.
     """
-    if not len(plan_of):
-        return np.zeros((0, 0))
     seen = np.zeros((plan_of.max() + 1, round_of.max() + 1))
     seen[plan_of, round_of] = 1.0
     among_others = np.diag(seen.sum(axis=1)) - (seen / seen.sum(axis=0)) @ seen.T

@@ -124,8 +124,7 @@ def _shorten(result: dict[str, Any]) -> dict[str, Any]:
     """Leave out what a reader fills in by itself, and digits that were not measured."""
     plan = {name: value for name, value in result["plan"].items() if value != _DEFAULTS.get(name)}
     kept = {name: value for name, value in result.items() if value not in (None, {}, [])}
-    shortened: dict[str, Any] = _round({**kept, "plan": plan})
-    return shortened
+    return dict(_round({**kept, "plan": plan}))
 
 
 def _round(value: Any) -> Any:

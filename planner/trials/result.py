@@ -169,8 +169,7 @@ def with_longest_compile(results: Sequence[TrialResult]) -> list[TrialResult]:
     longest: dict[Plan, float] = {}
     for result in results:
         if result.compile_s is not None:
-            key = result.plan
-            longest[key] = max(result.compile_s, longest.get(key, 0.0))
+            longest[result.plan] = max(result.compile_s, longest.get(result.plan, 0.0))
     return [
         result if result.compile_s is None else replace(result, compile_s=longest[result.plan])
         for result in results
