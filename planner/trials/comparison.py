@@ -298,6 +298,6 @@ def compare_pairs(
     return replace(ratio, low=ratio.low / fmean(slow_by), high=ratio.high * fmean(fast_by))
 
 
-def are_equal(ratio: Interval) -> bool:
-    """Tell whether two plans are shown to be as fast as each other."""
-    return ratio.low >= 1 - _EQUAL and ratio.high <= 1 + _EQUAL
+def are_equal(ratio: Interval | None) -> bool:
+    """Tell whether two plans are shown to be as fast as each other; ``None`` shows nothing."""
+    return ratio is not None and ratio.low >= 1 - _EQUAL and ratio.high <= 1 + _EQUAL

@@ -104,7 +104,9 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
         fastest_exact = _rank_side_by_side(exact)[0]
         if not _is_faster(fastest, fastest_exact, noise):
             finalists, fastest = exact, fastest_exact
-    equal = [c for c in finalists if c is fastest or _is_equal(c, fastest, noise)]
+    equal = [
+        c for c in finalists if c is fastest or are_equal(compare_results(c, fastest, noise=noise))
+    ]
     return min(equal, key=lambda c: (complexity(c.plan), -c.amortized_throughput.median))
 
 
@@ -138,11 +140,6 @@ def _is_faster(candidate: Candidate, other: Candidate, noise: PairNoise) -> bool
     if ratio is None:
         return candidate.amortized_throughput.low > other.amortized_throughput.high
     return ratio.low > 1
-
-
-def _is_equal(candidate: Candidate, fastest: Candidate, noise: PairNoise) -> bool:
-    ratio = compare_results(candidate, fastest, noise=noise)
-    return ratio is not None and are_equal(ratio)
 
 
 def find_finalists(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -30,7 +30,6 @@ _PREFETCHED = 2
 _INPUT_BOUND = 0.05
 """Part of the time in which a plan waits for its input, from which on it counts as bound by it."""
 
-
 NO_TURN = "no turn until the budget ended: raise --budget"
 """Reason of a plan that was started and never timed."""
 
@@ -135,8 +134,7 @@ class Entrant:
         A plan that waits for its loader processes has its batches in bursts, as many as there are
         processes: its turn is longer than what they can have read ahead.
         """
-        step_s = self.step_s
-        steps = steps_of_turn(step_s)
+        steps = steps_of_turn(self.step_s)
         if self.is_input_bound():
             steps = max(steps, _PREFETCHED * self.plan.loader_workers + 1)
         return steps

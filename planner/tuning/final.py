@@ -154,10 +154,10 @@ class Final:
         for start in range(starts):
             end = self._clock() + _PUNCTUAL * self._trials.remaining_s() / (starts - start)
             if start == 0:
-                entrants = [
-                    self._trials.enter(plan, roles[plan], self._limit_s(plan, end))
-                    for plan in [*raced, *beside]
-                ]
+                for plan in [*raced, *beside]:
+                    left_s = max(_LEAST_LIMIT_S, end - self._clock())
+                    limit_s = min(self._times.limit_s(plan), left_s)
+                    entrants.append(self._trials.enter(plan, roles[plan], limit_s))
             elif not self._start_again(entrants, end):
                 break
             self._run_rounds(entrants, end)
@@ -222,10 +222,6 @@ class Final:
             if entrant.role.is_rare:
                 kept.remove(entrant)
         return kept
-
-    def _limit_s(self, plan: Plan, end: float) -> float:
-        """Give the time in which a plan of the final must be warm."""
-        return min(self._times.limit_s(plan), max(_LEAST_LIMIT_S, end - self._clock()))
 
     def _least_time_s(
         self, plans: Sequence[Plan], *, is_apart: bool = False, rounds: int = LEAST_ROUNDS
