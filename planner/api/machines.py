@@ -55,4 +55,4 @@ def find_networks(*, db: str = "planner.db") -> list[MeasuredLinks]:
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        return store.catalog.links()
+        return store.machines.find_links()

@@ -62,7 +62,7 @@ def predict(
         StoreError: The database cannot be used.
     """
     with Store.open(db, create=False) as store:
-        networks = store.catalog.links()
+        networks = store.machines.find_links()
         wanted = None if hosts is None else set(hosts)
         network = next((one for one in networks if wanted in (None, set(one.hosts))), None)
         if network is None:

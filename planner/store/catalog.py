@@ -1,4 +1,4 @@
-"""Catalog: machines, studies and measured networks of a database, for those who look around."""
+"""Catalog: machines, studies, plans and trials of a database, for those who look around."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import Any
 from sqlalchemy import distinct, func, select
 
 from launch.case_facts import CaseFacts
-from planner.cluster.links import MeasuredLinks
 from planner.errors import NoPlanError
 from planner.plans.stored_plan import StoredPlan
 from planner.records.machine_record import MachineRecord
 from planner.records.study_record import FailureCount, StudyRecord
 from planner.scripts.naming import PREFIX
 from planner.store.databases.database import Database
-from planner.store.databases.tables import links, nodes, plans, probes, studies, trials
-from planner.store.rows import find_document, links_from_row, plan_from_row
+from planner.store.databases.tables import nodes, plans, probes, studies, trials
+from planner.store.rows import find_document, plan_from_row
 from planner.store.selections import having, newest, select_brief_plans
 from planner.store.trial_reading import read_with_studies
 from planner.trials.result import Outcome
@@ -146,10 +145,6 @@ class Catalog:
         return self._database.fetch(
             query, lambda row: codec.convert(row, FailureCount, source="failures")
         )
-
-    def links(self) -> list[MeasuredLinks]:
-        """Give the measurements of networks, the latest first."""
-        return self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
 
     def _with_trials(self, rows: list[dict[str, Any]]) -> list[StudyRecord]:
         ids = [row["id"] for row in rows]

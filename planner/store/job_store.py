@@ -75,12 +75,8 @@ class JobStore:
 
     def beat(self, job_id: int) -> None:
         """Note that a job is alive. It is no event."""
-
-        def work(connection: Connection) -> None:
-            this = jobs.update().where(jobs.c.id == job_id)
-            connection.execute(this.values(heartbeat_at=self._now()))
-
-        self._database.write(work)
+        this = jobs.update().where(jobs.c.id == job_id)
+        self._database.write(lambda found: found.execute(this.values(heartbeat_at=self._now())))
 
     def set_process(self, job_id: int, process: ProcessIdentity | None) -> bool:
         """Note who waits for the turn of a queued job; false where it is not queued any more."""

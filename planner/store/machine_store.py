@@ -79,8 +79,12 @@ class MachineStore:
         Args:
             hosts: Fingerprints of their hardware, by name.
         """
-        found = self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
+        found = self.find_links()
         return next((one for one in found if hosts.items() <= one.hardware.items()), None)
+
+    def find_links(self) -> list[MeasuredLinks]:
+        """Give the measurements of networks, the latest first."""
+        return self._database.fetch(select(links).order_by(links.c.id.desc()), links_from_row)
 
 
 def _select_probe(fingerprint: str, node: str | None) -> Select[Any]:

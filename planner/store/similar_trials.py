@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from planner.search.likeness import (
-    LEAST_LIKENESS,
-    SimilarTrials,
-    case_likeness,
-    node_likeness,
-)
+from planner.search.likeness import LEAST_LIKENESS, SimilarTrials, case_likeness, node_likeness
 from planner.store.databases.database import Database
 from planner.store.databases.tables import studies, trials
 from planner.store.machine_store import MachineStore
@@ -32,15 +27,8 @@ def find_similar(
     node = machines.latest_probe(study.fingerprint, node=study.node)
     if node is None:
         return ()
-    query = select(
-        studies.c.id,
-        studies.c.key,
-        studies.c.use_case,
-        studies.c.data,
-        studies.c.node,
-        studies.c.fingerprint,
-    ).order_by(studies.c.id.desc())
-    rows = database.fetch(query.limit(_MOST_STUDIES), dict)
+    query = select(*studies.c["id", "key", "use_case", "data", "node", "fingerprint"])
+    rows = database.fetch(query.order_by(studies.c.id.desc()).limit(_MOST_STUDIES), dict)
     places = {(row["fingerprint"], row["node"]) for row in rows}
     alike = {
         (fingerprint, name): node_likeness(node, other)

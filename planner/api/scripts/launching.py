@@ -21,12 +21,7 @@ from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import explain_exit
 from launch.workload import Workload
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
-from planner.errors import (
-    CancelledError,
-    StalePlanError,
-    TrainingFailedError,
-    UsageError,
-)
+from planner.errors import CancelledError, StalePlanError, TrainingFailedError, UsageError
 from planner.jobs.hosts import Hosts
 from planner.jobs.suggested_command import suggest_command
 from planner.plans.missing_plans import make_missing_plan_error, needing_plans

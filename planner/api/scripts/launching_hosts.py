@@ -30,12 +30,7 @@ from planner.api.scripts.launching import (
 )
 from planner.api.scripts.recording import begin_row, end_row, heartbeat, rate_of
 from planner.cancellation import Cancellation
-from planner.errors import (
-    CancelledError,
-    StalePlanError,
-    TrainingFailedError,
-    UsageError,
-)
+from planner.errors import CancelledError, StalePlanError, TrainingFailedError, UsageError
 from planner.jobs.hosts import Hosts
 from planner.jobs.mpi_run import temporary_run_directory
 from planner.plans.missing_plans import make_missing_plan_error, needing_plans

@@ -129,12 +129,7 @@ STEPS: tuple[Step, ...] = (
 always the newest version."""
 
 
-def bring_up_to_date(
-    database: Database,
-    *,
-    create: bool,
-    steps: Sequence[Step] = STEPS,
-) -> None:
+def bring_up_to_date(database: Database, *, create: bool, steps: Sequence[Step] = STEPS) -> None:
     """Create the tables where that is allowed, or migrate them to the present version.
 
     The n-th step leads to version n + 1.

@@ -32,12 +32,7 @@ from sqlalchemy.exc import DBAPIError
 
 from launch.system.folder_queue import queued
 from launch.system.session import defer_signals
-from planner.errors import (
-    StoreCorruptError,
-    StoreError,
-    StoreLockedError,
-    StoreUnwritableError,
-)
+from planner.errors import StoreCorruptError, StoreError, StoreLockedError, StoreUnwritableError
 from planner.store.databases.database import Database, Work, read_json, write_json
 from planner.store.databases.tables import metadata
 
@@ -49,11 +44,7 @@ _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "trus
 """The last: https://www.sqlite.org/security.html, "Untrusted SQLite Database Files"."""
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_CORRUPT = {
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_FORMAT,
-}
+_CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
 _MISSING = re.compile("no such (table|column)")
 """SQLite has no code of its own for a damaged schema."""
 

@@ -58,7 +58,7 @@ def test_links_that_are_not_of_every_host_are_one_error(store, changes):
     """Each was a traceback of what computed with them."""
     store.machines.save_links(replace(LINKS, **changes))
     with pytest.raises(StoreCorruptError, match=r"\(links: .* restore a copy"):
-        store.catalog.links()
+        store.machines.find_links()
 
 
 def test_the_last_links_that_all_hosts_took_part_in_with_their_hardware_are_given(store):

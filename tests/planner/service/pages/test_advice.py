@@ -263,7 +263,7 @@ def test_network_that_is_shown_is_one_of_those_to_choose_from(change_plan, tmp_p
     """The story: it was not where twelve later ones were, and "Predict" changed the hosts."""
     *_, pages = change_plan()
     with Store.open(str(tmp_path / "planner.db")) as store:
-        hosts = ",".join(store.catalog.links()[-1].hosts)
+        hosts = ",".join(store.machines.find_links()[-1].hosts)
         for number in range(12):
             nodes = [replace(NODE, node=f"node{number}"), replace(NODE, node="other")]
             store.machines.save_links(make_links(nodes, Random(number), NOW))
