@@ -47,20 +47,28 @@ def defer_signals() -> Iterator[None]:
 
     Only in the main thread, which alone can handle signals; in others it does nothing.
     """
-    if threading.current_thread() is not threading.main_thread():
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or isinstance(signal.getsignal(signal.SIGINT), _Deferral):  # a block around it
         yield
         return
-    deferred: list[int] = []
+    deferred = _Deferral()
     handlers = {number: signal.getsignal(number) for number in _TERMINATION_SIGNALS}
     try:
         for number, handler in handlers.items():
             if handler is not None:  # else it is of a library in C, and could not be set again
-                signal.signal(number, lambda sent, _: deferred.append(sent))
+                signal.signal(number, deferred)
         yield
     finally:
         _set_handlers(handlers)
-        for sent in deferred:
+        for sent in deferred.signals:
             signal.raise_signal(sent)
+
+
+def has_deferred_signal() -> bool:
+    """Tell whether a signal waits for the end of a block of `defer_signals` around this."""
+    handlers = [signal.getsignal(number) for number in _TERMINATION_SIGNALS]
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and any(isinstance(one, _Deferral) and one.signals for one in handlers)
 
 
 def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
@@ -71,3 +79,13 @@ def _set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
     except BaseException:  # of a signal whose handler is there again
         _set_handlers(handlers)
         raise
+
+
+class _Deferral:
+    """Handler of signals, which keeps them."""
+
+    def __init__(self) -> None:
+        self.signals: list[int] = []
+
+    def __call__(self, sent: int, _: object) -> None:
+        self.signals.append(sent)

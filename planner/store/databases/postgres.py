@@ -43,6 +43,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, ProgrammingError
 
 from launch.packages.install_command import install_command
+from launch.system.session import has_deferred_signal
 from planner.errors import (
     PlannerError,
     StoreCorruptError,
@@ -245,7 +246,10 @@ class PostgresDatabase(Database):
                     raise
                 now = time.monotonic()
                 failed_at = failed_at or now
-                if not may_pass or now - failed_at >= self._outage_s:
+                has_waited = now - failed_at >= self._outage_s
+                if isinstance(ours, StoreUnreachableError):  # else Ctrl-C would wait with it
+                    has_waited |= has_deferred_signal()
+                if not may_pass or has_waited:
                     raise ours from error
             else:
                 self._has_answered = True

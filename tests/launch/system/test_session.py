@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from launch.system.session import defer_signals, end_session
+from launch.system.session import defer_signals, end_session, has_deferred_signal
 from tests.ctrl_c import run_with_ctrl_c
 
 
@@ -30,6 +30,15 @@ def test_others_are_left_alone():
             end_session(ended.pid, grace_s=0.5)
         assert other.poll() is None
         other.kill()
+
+
+def test_signal_that_waits_for_the_end_of_a_block_is_known_in_it():
+    with pytest.raises(KeyboardInterrupt), defer_signals():
+        assert not has_deferred_signal()
+        signal.raise_signal(signal.SIGINT)
+        with defer_signals():
+            assert has_deferred_signal()
+    assert not has_deferred_signal()
 
 
 def test_no_signal_at_any_moment_leaves_the_handlers_that_defer_them():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import socket
 import sys
 import threading
@@ -15,6 +16,7 @@ from postgres_server import PostgresServer, require_server
 from store_cases import STUDY, marks, trial
 
 from launch.packages.install_command import install_command
+from launch.system.session import defer_signals
 from planner.errors import (
     NoDatabaseError,
     StoreCorruptError,
@@ -183,6 +185,20 @@ def test_a_server_that_does_not_come_back_is_one_error_after_the_time_given(post
         Store.open(through)
     assert time.monotonic() - began < 120  # of an outage of five minutes: it never answered
     assert "\n" not in str(refused.value)
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_though_it_is_deferred(postgres, filled):
+    """The story: for five minutes nothing ended a search whose server had gone."""
+    with (
+        closing(LossyProxy(postgres)) as proxy,
+        Store.open(proxy.address(filled), outage_s=60) as store,
+    ):
+        proxy.close()
+        began = time.monotonic()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), defer_signals():
+            store.studies.add_trial(1, trial(1))
+        assert time.monotonic() - began < 30
 
 
 def test_a_lock_that_is_held_too_long_is_one_error(postgres, filled):
