@@ -177,7 +177,7 @@ _READS: tuple[Callable[[Store], Any], ...] = (
     lambda store: store.plans.find(),
     lambda store: store.plans.find("simplebig"),
     lambda store: store.studies.all_trials(),
-    lambda store: store.plans.best("simplebig", software=STUDY.software, node="vm"),
+    lambda store: store.plans.best("simplebig", software={}, fingerprint=None, node="vm"),
     lambda store: store.studies.find_for_use_case("simplebig", "vm"),
     lambda store: store.plans.find_namesakes("a.py:b"),
     lambda store: store.studies.begin_search(STUDY, fresh=False),

@@ -83,8 +83,8 @@ class PlanStore:
         use_case: str,
         *,
         software: Mapping[str, str],
-        fingerprint: str | None = None,
-        node: str | None = None,
+        fingerprint: str | None,
+        node: str,
         code: str | None = None,
     ) -> StoredPlan | None:
         """Give the plan to use, ``None`` where none fits; stale only where every other is stale.
@@ -94,18 +94,14 @@ class PlanStore:
         Args:
             use_case: Use case that is trained.
             software: Versions that would run it.
-            fingerprint: Hardware that it must have been found on, on any node.
-            node: Node that it must have been found on, where the hardware is not known. With
-                both, this node's own plan comes before those of nodes with equal hardware, and
-                its plans on other hardware come last.
+            fingerprint: Hardware of the node; ``None`` where it is not known.
+            node: Node that runs it. Its own plan comes before those of nodes with equal hardware,
+                and its plans on other hardware come last.
             code: Digest of the files of a script: a plan that was measured with others is given
                 only where there is none that was measured with these.
         """
         every = self.find(use_case)
         own = [plan for plan in every if plan.node == node]
-        if fingerprint is None:
-            chosen = _of_code(every if node is None else own, code)
-            return find_best(chosen, fingerprint=None, software=software)
         equal = _of_code([plan for plan in every if plan.fingerprint == fingerprint], code)
         best = find_best(equal or _of_code(own, code), fingerprint=fingerprint, software=software)
         proven = [plan for plan in equal if plan.node == node]

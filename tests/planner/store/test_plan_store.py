@@ -22,6 +22,10 @@ def speed(median, half=0.5, **changes):
     return replace(FOUND, throughput_samples_per_s=interval, **changes)
 
 
+def best(store, use_case="simplebig", *, software=SOFTWARE, fingerprint=None, node="vm"):
+    return store.plans.best(use_case, software=software, fingerprint=fingerprint, node=node)
+
+
 def test_plans_come_back_as_they_were(store):
     study_id = store.studies.get_or_create(STUDY)
     whole = replace(FOUND, study_id=study_id, peak_device_memory_bytes=9 * 2**30)
@@ -89,35 +93,34 @@ def test_removing_a_plan_keeps_its_trials(store):
 def test_the_best_plan_is_the_fastest_on_this_hardware(store):
     for plan in (speed(40), speed(50), speed(45), speed(90, fingerprint="sha256:bb")):
         store.plans.save(plan)
-    assert store.plans.best("simplebig", software=SOFTWARE, fingerprint="sha256:aa").id == 2
-    assert store.plans.best("simplebig", software=SOFTWARE, fingerprint="sha256:cc") is None
-    assert store.plans.best("complexsmall", software=SOFTWARE) is None
+    assert best(store, fingerprint="sha256:aa").id == 2
+    assert best(store, fingerprint="sha256:cc", node="other") is None
+    assert best(store, use_case="complexsmall") is None
 
 
 def test_a_nodes_own_plan_comes_before_a_faster_one_of_equal_hardware(store):
     store.plans.save(speed(40))
     store.plans.save(speed(50, node="twin"))
-    fingerprint = {"fingerprint": "sha256:aa"}
-    assert store.plans.best("simplebig", software=SOFTWARE, node="vm", **fingerprint).id == 1
-    assert store.plans.best("simplebig", software=SOFTWARE, node="other", **fingerprint).id == 2
+    assert best(store, fingerprint="sha256:aa").id == 1
+    assert best(store, fingerprint="sha256:aa", node="other").id == 2
     newer = SOFTWARE | {"torch": "2.99.0"}
     store.plans.save(speed(30, node="twin", software=newer))
-    assert store.plans.best("simplebig", software=newer, node="vm", **fingerprint).id == 3
+    assert best(store, fingerprint="sha256:aa", software=newer).id == 3
 
 
 def test_of_plans_that_no_interval_tells_apart_the_latest_is_best(store):
     later = NOON + timedelta(days=1)
     for plan in (speed(50), speed(49.8, created_at=later), speed(47, created_at=later)):
         store.plans.save(plan)
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 2
+    assert best(store).id == 2
 
 
 def test_a_plan_whose_evidence_holds_comes_before_a_faster_stale_one(store):
     store.plans.save(speed(50, software=SOFTWARE | {"torch": "2.14.1"}))
     store.plans.save(speed(40))
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 2
+    assert best(store).id == 2
     store.plans.remove(2)
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 1
+    assert best(store).id == 1
 
 
 def test_a_later_plan_of_a_study_supersedes_a_faster_one(store):
@@ -125,24 +128,24 @@ def test_a_later_plan_of_a_study_supersedes_a_faster_one(store):
     study_id = store.studies.get_or_create(STUDY)
     for plan in (speed(50), speed(40)):
         store.plans.save(replace(plan, study_id=study_id))
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 2
+    assert best(store).id == 2
     store.plans.save(speed(45))
     store.plans.save(replace(speed(42), study_id=store.studies.begin_afresh(STUDY)))
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 3
+    assert best(store).id == 3
 
 
 def test_a_plan_in_bf16_is_best_only_where_none_keeps_the_numerics(store):
     store.plans.save(speed(90, plan=replace(FOUND.plan, precision="bf16")))
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 1
+    assert best(store).id == 1
     store.plans.save(speed(40))
-    assert store.plans.best("simplebig", software=SOFTWARE).id == 2
+    assert best(store).id == 2
 
 
 def test_the_best_plan_of_a_node_that_changed_is_found_but_stale(store):
     store.plans.save(FOUND)
-    best = store.plans.best("simplebig", software=SOFTWARE, fingerprint="sha256:new", node="vm")
-    assert best.id == 1
-    assert stale_reasons(best, fingerprint="sha256:new", software=SOFTWARE)
+    found = best(store, fingerprint="sha256:new")
+    assert found.id == 1
+    assert stale_reasons(found, fingerprint="sha256:new", software=SOFTWARE)
 
 
 @pytest.mark.parametrize(
