@@ -36,12 +36,12 @@ from launch.system.machine_lock import Occupant, training_noticed
 from launch.system.process_end import die_with_parent
 from launch.system.process_tree import (
     adopt_orphans,
+    end_all,
     end_descendants,
     find_marked,
     has_ended,
     open_end,
     reap_orphans,
-    send_signal,
 )
 from launch.system.report_stream import ReportStream
 from launch.system.session import defer_signals
@@ -59,7 +59,6 @@ _POLL_S = 0.2
 _GRACE_S = 5.0
 _OUTPUT_LIMIT_S = 5.0
 _READ_BYTES = 1 << 16
-_END_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,14 +298,6 @@ def _has_ipv6() -> bool:
     return Path("/proc/net/if_inet6").exists()
 
 
-def end_marked(mark: str) -> None:
-    """Kill all processes of a launch on this host."""
-    give_up = time.monotonic() + _END_LIMIT_S
-    while (left := find_marked(MARK, mark)) and time.monotonic() < give_up:
-        send_signal(left, signal.SIGKILL)
-        time.sleep(0.05)
-
-
 def main() -> None:
     """Read the request and look after the script."""
 
@@ -316,7 +307,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, leave)
     if len(sys.argv) > 1:
-        end_marked(sys.argv[1])
+        end_all(lambda: find_marked(MARK, sys.argv[1]), grace_s=0.0)
         return
     line = b""
     while not line.endswith(b"\n"):  # byte by byte: orders follow it

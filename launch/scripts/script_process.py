@@ -21,7 +21,7 @@ from launch.scripts.program import PYTHON
 from launch.scripts.supervisor import GRACE_S, INTERRUPT_S, ScriptRequest
 from launch.scripts.working_folder import WorkingFolder
 from launch.system.process_end import explain_exit
-from launch.system.process_tree import find_descendants, find_marked, send_signal
+from launch.system.process_tree import end_all, find_descendants, find_marked, send_signal
 from launch.system.session import defer_signals
 from launch.workers.log import find_cause, tells_out_of_memory
 from probes import codec
@@ -225,19 +225,11 @@ class ScriptProcess:
             if self._supervisor.poll() is None:
                 self._supervisor.kill()
             if self._supervisor.wait() != 0:  # it was killed, perhaps by somebody else
-                self._kill_marked()
+                private = str(self._view.temporary)
+                end_all(lambda: find_marked(_FOLDER_VARIABLE, private), grace_s=0.0)
             self.read_output(64)
             self._close_output()
             self.answers.close()
-
-    def _kill_marked(self) -> None:
-        """Kill all that was started with the private folder of this script."""
-        give_up = time.monotonic() + _GIVE_UP_S
-        while left := find_marked(_FOLDER_VARIABLE, str(self._view.temporary)):
-            if time.monotonic() > give_up:
-                return
-            send_signal(left - {self._supervisor.pid}, signal.SIGKILL)
-            time.sleep(0.01)
 
     def _close_output(self) -> None:
         if self.output is not None:

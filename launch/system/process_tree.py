@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from probes.kernel_files import read_process_stat
@@ -59,22 +59,29 @@ def has_ended(child: int) -> bool:
 
 
 def end_descendants(*, grace_s: float) -> None:
-    """End all descendants of this process: by SIGTERM, and what is left then by SIGKILL.
+    """End all descendants of this process, as `end_all` does."""
+    end_all(lambda: find_descendants(os.getpid()), grace_s=grace_s)
+    reap_all()
+
+
+def end_all(find: Callable[[], set[int]], *, grace_s: float) -> None:
+    """End processes, in bounded time: by SIGTERM, and what is left then by SIGKILL.
 
     Args:
+        find: Finds those that have not ended; they may start others meanwhile.
         grace_s: Time in which they may end by themselves.
     """
     deadline, number = time.monotonic() + grace_s, signal.SIGTERM
     told: set[int] = set()
-    while left := find_descendants(os.getpid()):
+    while left := find():
         if time.monotonic() > deadline + _GIVE_UP_S:
             return
         if time.monotonic() > deadline:
             number, told = signal.SIGKILL, set()
         send_signal(left - told, number)
+        send_signal(left - told, signal.SIGCONT)  # what stands still takes no signal but SIGKILL
         told |= left
         time.sleep(_POLL_S)
-        reap_all()
 
 
 def reap_all() -> None:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from launch.system.process_tree import SESSION, list_running, send_signal
+from launch.system.process_tree import SESSION, end_all, list_running
 
-_POLL_S = 0.05
 _TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end_session(leader: int, *, grace_s: float) -> None:
-    """End every process of a session: by SIGTERM first, and what is left then by SIGKILL.
+    """End every process of a session, as `end_all` does.
 
     mpirun gives its logins and its ranks process groups of their own, but they stay in its session.
 
@@ -27,18 +25,10 @@ def end_session(leader: int, *, grace_s: float) -> None:
         leader: Process number of the command, which began the session and has ended.
         grace_s: Time in which they may end by themselves, and ranks their workers.
     """
-    send_signal(_members(leader), signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
-    while _members(leader):
-        if time.monotonic() > deadline:
-            send_signal(_members(leader), signal.SIGKILL)
-            return
-        time.sleep(_POLL_S)
-
-
-def _members(leader: int) -> list[int]:
-    """List the processes of a session that have not ended."""
-    return [pid for pid, fields in list_running() if int(fields[SESSION]) == leader]
+    end_all(
+        lambda: {pid for pid, fields in list_running() if int(fields[SESSION]) == leader},
+        grace_s=grace_s,
+    )
 
 
 @contextmanager

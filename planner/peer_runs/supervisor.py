@@ -34,6 +34,7 @@ from launch.reports import Report
 from launch.system.process_end import bind_to_parent
 from launch.system.process_tree import (
     adopt_orphans,
+    end_all,
     find_descendants,
     find_marked,
     is_stopped,
@@ -65,7 +66,6 @@ _WAITING = frozenset(("ssh", "mpirun", "orterun", "orted", "prterun", "prted"))
 """Names of processes: ssh, and what starts and ends ranks in Open MPI 4 and in 5."""
 
 _GRACE_S = 3.0
-_GIVE_UP_S = 5.0
 
 _LEFT_OUT = (
     *("OMP_", "MKL_", "KMP_", "GOMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_"),
@@ -154,11 +154,15 @@ class PeerSupervisor:
             self._look(reports)
         finally:
             self.end()
+            reap_all()
 
     def end(self) -> None:
         """End them, in bounded time, and remove the folder."""
         with defer_signals():
-            self._end()
+            if self._request.job is not None:
+                self._continue()  # so that they can end: their rank sees to it
+            else:
+                end_all(self._find, grace_s=_GRACE_S)
             if is_own_folder(self._folder):
                 opened, self._opened = self._opened, ()
                 remove_folders([self._folder], opened)
@@ -258,24 +262,6 @@ class PeerSupervisor:
         if self._request.job is not None:
             return _find_workers(self._request.job)
         return find_marked(TOKEN_VARIABLE, self._request.token)
-
-    def _end(self) -> None:
-        """End all, in bounded time: by SIGTERM, and what is left by SIGKILL."""
-        if self._request.job is not None:
-            self._continue()  # so that they can end: their rank sees to it
-            return
-        began = time.monotonic()
-        number, told = signal.SIGTERM, set[int]()
-        while left := self._find():
-            if time.monotonic() > began + _GRACE_S + _GIVE_UP_S:
-                return
-            if number is signal.SIGTERM and time.monotonic() > began + _GRACE_S:
-                number, told = signal.SIGKILL, set()
-            send_signal(left - told, number)
-            send_signal(left - told, signal.SIGCONT)
-            told |= left
-            time.sleep(_POLL_S)
-            reap_all()
 
 
 def _only_waits(pid: int) -> bool:

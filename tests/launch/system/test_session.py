@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 
@@ -21,6 +22,19 @@ def test_what_a_command_left_in_groups_of_its_own_ends_with_its_session(trap):
         left.wait()
         end_session(left.pid, grace_s=0.5)
         assert left.stdout.read() == b""  # nobody holds the other end any more
+
+
+def test_what_stands_still_goes_on_to_end_in_order():
+    """It took no SIGTERM, and was killed when its time was up."""
+    script = "set -m; (trap 'echo end; exit' TERM; echo $BASHPID; while :; do sleep 0.1; done) &"
+    with subprocess.Popen(
+        ["bash", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    ) as left:
+        pid = int(left.stdout.readline())
+        left.wait()
+        os.kill(pid, signal.SIGSTOP)
+        end_session(left.pid, grace_s=30.0)
+        assert left.stdout.read() == b"end\n"
 
 
 def test_others_are_left_alone():
