@@ -33,7 +33,7 @@ from launch.scripts.program import Program
 from launch.scripts.step_counter import CountedSteps, StepCounter
 from launch.scripts.torchrun_nodes import TorchrunNodes
 from launch.system.machine_lock import Occupant, training_noticed
-from launch.system.process_end import die_with_parent
+from launch.system.process_end import die_with_parent, kill_group
 from launch.system.process_tree import (
     adopt_orphans,
     end_all,
@@ -260,8 +260,7 @@ class HostPart:
                 reap_orphans(child.pid)
                 for word, _, value in (line.partition(b" ") for line in lines):
                     if word == b"signal":
-                        with contextlib.suppress(ProcessLookupError):
-                            os.killpg(child.pid, int(value))
+                        kill_group(child.pid, int(value))
             if not has_ended(child.pid):
                 child.send_signal(signal.SIGTERM)
                 with contextlib.suppress(subprocess.TimeoutExpired):

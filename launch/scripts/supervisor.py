@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.scripts.private_view import cover
-from launch.system.process_end import die_with_parent, prefer_for_oom_kill
+from launch.system.process_end import die_with_parent, kill_group, prefer_for_oom_kill
 from launch.system.process_tree import (
     adopt_orphans,
     end_descendants,
@@ -112,8 +112,7 @@ def supervise(request: ScriptRequest) -> None:
             _tell({"ended": code, "time_s": now - began})
     send_signal(find_descendants(owner), signal.SIGCONT)  # those that stand still between turns
     if code is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGINT)
+        kill_group(child.pid, signal.SIGINT)
         _await_ends(INTERRUPT_S)
     end_descendants(grace_s=GRACE_S)
 

@@ -40,10 +40,13 @@ def prefer_for_oom_kill() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-def kill_group(leader: int) -> None:
-    """End every process of a group at once; none left is no error."""
+def kill_group(leader: int, number: int = signal.SIGKILL) -> None:
+    """Send every process of a group a signal, which by default ends them at once.
+
+    None left is no error, nor are those of another user, as where a command begins with sudo.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+        os.killpg(leader, number)
 
 
 def read_parent_name() -> str:

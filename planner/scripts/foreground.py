@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 
 from launch.scripts.environment import ScriptStart
-from launch.system.process_end import die_with_parent
+from launch.system.process_end import die_with_parent, kill_group
 from planner.scripts.passed_signals import passing_on
 from planner.scripts.terminal import lend_terminal
 
@@ -40,8 +39,7 @@ def run_in_foreground(start: ScriptStart, *, keeps_stdout: bool = False) -> int:
 
     def pass_on(number: int) -> None:
         for group in groups:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, number)
+            kill_group(group, number)
 
     with passing_on(pass_on):
         child = subprocess.Popen(
@@ -56,8 +54,7 @@ def run_in_foreground(start: ScriptStart, *, keeps_stdout: bool = False) -> int:
             return _wait(child)
         finally:
             if child.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
+                kill_group(child.pid)
                 child.wait()
 
 

@@ -138,7 +138,7 @@ class Supervisor:
             if asked_at is not None:
                 since = time.monotonic() - asked_at
                 while steps and since >= steps[0][0]:
-                    _send_to_group(command.pid, steps.pop(0)[1])
+                    kill_group(command.pid, steps.pop(0)[1])
                 if since >= _KILL_AFTER_S:
                     kill_group(command.pid)
             self._beat()
@@ -227,8 +227,3 @@ def make_environment(environment: Mapping[str, str], record: JobRecord) -> dict[
     left_out = {*_TERMINAL_VARIABLES, *(f"DDLPLAN_{name.upper()}" for name in options)}
     kept = {name: value for name, value in environment.items() if name not in left_out}
     return {**kept, JOB_VARIABLE: str(record.id)}
-
-
-def _send_to_group(leader: int, number: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
