@@ -24,6 +24,8 @@ def die_with_parent(parent: int, signal_number: int = signal.SIGKILL) -> None:
         parent: The parent's process number; it may have died before this call.
         signal_number: What this process is sent.
     """
+    if signal_number != signal.SIGKILL:  # or a handler from before the fork would take it
+        signal.signal(signal_number, signal.SIG_DFL)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)
