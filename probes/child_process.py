@@ -15,7 +15,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from probes import codec
+
+T = TypeVar("T")
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,21 @@ def find_document(output: str, key: str = "") -> dict[str, Any] | None:
             with contextlib.suppress(ValueError, RecursionError):  # the last line may be cut off
                 return dict(json.loads(line))
     return None
+
+
+def read_request(as_type: type[T]) -> T:
+    """Read what this program is asked, the first line of stdin; exit where that ends before.
+
+    From now on signals exit as well, through the end of all that is started.
+    """
+    for number in ENDING_SIGNALS:
+        signal.signal(number, lambda *_: sys.exit(0))
+    line = b""
+    while not line.endswith(b"\n"):  # byte by byte: what follows is read elsewhere
+        if not (byte := os.read(0, 1)):
+            sys.exit(0)
+        line += byte
+    return codec.decode(line, as_type, source="request")
 
 
 def _kill_group(child: subprocess.Popen[str]) -> None:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 from launch.errors import LaunchError
 from launch.plan import Plan
@@ -45,7 +45,7 @@ from launch.system.process_tree import (
 )
 from launch.system.report_stream import ReportStream
 from launch.system.session import defer_signals
-from probes import codec
+from probes.child_process import read_request
 from probes.hardware import Hardware
 
 MARK = "DDLPLAN_SCRIPT_MARK"
@@ -299,21 +299,10 @@ def _has_ipv6() -> bool:
 
 def main() -> None:
     """Read the request and look after the script."""
-
-    def leave(_number: int, _frame: object) -> NoReturn:
-        sys.exit(0)  # through the end of all processes
-
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, leave)
     if len(sys.argv) > 1:
         end_all(lambda: find_marked(MARK, sys.argv[1]), grace_s=0.0)
         return
-    line = b""
-    while not line.endswith(b"\n"):  # byte by byte: orders follow it
-        if not (byte := os.read(0, 1)):
-            return
-        line += byte
-    request = codec.decode(line, HostPartRequest, source="request")
+    request = read_request(HostPartRequest)
     try:
         with contextlib.suppress(BrokenPipeError):
             HostPart(request).run()

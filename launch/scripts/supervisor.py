@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,13 +33,12 @@ from launch.system.process_tree import (
 )
 from launch.system.session import defer_signals
 from launch.system.temporary_folder import remove_folders
-from probes import codec
+from probes.child_process import ENDING_SIGNALS, read_request
 
 INTERRUPT_S, GRACE_S = 1.5, 1.5
 """Time to end after SIGINT, as after Ctrl-C, and then after SIGTERM."""
 
 _POLL_S = 0.05
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +76,7 @@ def supervise(request: ScriptRequest) -> None:
         prefer_for_oom_kill()
         if request.cores:
             os.sched_setaffinity(0, request.cores)
-        for number in _SIGNALS:
+        for number in ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
 
     began = time.perf_counter()
@@ -131,14 +129,7 @@ def _tell(document: Mapping[str, object]) -> None:
 
 def main() -> None:
     """Read the request and look after the script."""
-    for number in _SIGNALS:
-        signal.signal(number, lambda *_: sys.exit(0))
-    line = b""
-    while not line.endswith(b"\n"):  # byte by byte: stdin is watched for its end afterwards
-        if not (byte := os.read(0, 1)):
-            return
-        line += byte
-    request = codec.decode(line, ScriptRequest, source="request")
+    request = read_request(ScriptRequest)
     try:
         supervise(request)
     except OSError as error:

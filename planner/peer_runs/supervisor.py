@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import psutil
 
@@ -51,7 +50,7 @@ from launch.system.temporary_folder import (
 )
 from launch.workers.log import read_tail
 from planner.peers._base import PeerStart
-from probes import codec
+from probes.child_process import read_request
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
 END = "end"
@@ -327,18 +326,7 @@ def _write(block: bytes) -> None:
 
 def main() -> None:
     """Read the request and look after it."""
-
-    def leave(_number: int, _frame: object) -> NoReturn:
-        sys.exit(0)  # through the end of all processes
-
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, leave)
-    line = b""
-    while not line.endswith(b"\n"):  # byte by byte: what follows is read elsewhere
-        if not (byte := os.read(0, 1)):
-            return
-        line += byte
-    request = codec.decode(line, SupervisorRequest, source="request")
+    request = read_request(SupervisorRequest)
     with contextlib.suppress(BrokenPipeError):
         supervisor = PeerSupervisor(request)
         if sys.argv[1:] == [END]:
