@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -136,6 +137,7 @@ class HostPart:
         self._request = request
         self._reports = ReportStream()
         self._unread = b""
+        self._orders: deque[bytes] = deque()
         self._heard = time.monotonic()
         self._listener = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
         """Keeps the port of the first host until it is needed."""
@@ -205,8 +207,9 @@ class HostPart:
 
     def _await_start(self) -> int | None:
         """Wait for the port to start with; ``None`` where there is nothing to start."""
-        while (lines := self._read(_POLL_S)) is not None:
-            for word, _, value in (line.partition(b" ") for line in lines):
+        while self._read(_POLL_S):
+            while self._orders:  # a signal may stand behind it
+                word, _, value = self._orders.popleft().partition(b" ")
                 if word == b"start":
                     return int(value)
         return None
@@ -253,12 +256,10 @@ class HostPart:
             pump.start()
         end = open_end(child.pid)
         try:
-            while not has_ended(child.pid):
-                lines = self._read(_POLL_S, *end)
-                if lines is None:
-                    break
+            while not has_ended(child.pid) and self._read(_POLL_S, *end):
                 reap_orphans(child.pid)
-                for word, _, value in (line.partition(b" ") for line in lines):
+                while self._orders:
+                    word, _, value = self._orders.popleft().partition(b" ")
                     if word == b"signal":
                         kill_group(child.pid, int(value))
             if not has_ended(child.pid):
@@ -281,16 +282,16 @@ class HostPart:
             while block := os.read(file.fileno(), _READ_BYTES):
                 self._reports.send(PartOutput(stream=stream, text=block.decode("latin-1")))
 
-    def _read(self, timeout_s: float, *others: int) -> list[bytes] | None:
-        """Read what the owner wants; ``None`` where it is gone."""
+    def _read(self, timeout_s: float, *others: int) -> bool:
+        """Read what the owner wants; false where it is gone."""
         if 0 in select.select([0, *others], [], [], timeout_s)[0]:
             block = os.read(0, _READ_BYTES)
             if not block:
-                return None
+                return False
             self._heard = time.monotonic()
             *lines, self._unread = (self._unread + block).split(b"\n")
-            return lines
-        return None if time.monotonic() > self._heard + _SILENCE_LIMIT_S else []
+            self._orders += lines
+        return time.monotonic() <= self._heard + _SILENCE_LIMIT_S
 
 
 def _has_ipv6() -> bool:
