@@ -19,6 +19,7 @@ from pathlib import Path
 from launch.errors import HostUnreachableError
 from launch.hosts.host_line import Host
 from launch.hosts.ssh import remote_command
+from launch.workers.log import find_cause
 from probes.child_process import find_document, module_command
 
 _DOCUMENT_KEY = "ddlplan_received"
@@ -53,16 +54,20 @@ def upload(host: Host, document: bytes, *, ssh_config: Path | None) -> str:
         raise HostUnreachableError(f"host {host.name}: {error}") from error
     if received := find_document(ended.stdout.decode(errors="replace"), _DOCUMENT_KEY):
         return str(received[_DOCUMENT_KEY])
-    errors = " ".join(ended.stderr.decode(errors="replace").split())[:300]
-    raise HostUnreachableError(f"host {host.name} did not take what the job is told: {errors}")
+    why = find_cause(ended.stderr.decode(errors="replace"))
+    raise HostUnreachableError(f"host {host.name} did not take what the job is told: {why}")
 
 
 def receive() -> None:
-    """Write stdin to a file and print its name."""
+    """Write stdin to a file and print its name; nothing is left where that fails."""
     _remove_unread(Path(tempfile.gettempdir()))
     descriptor, name = tempfile.mkstemp(prefix=_PREFIX)  # for this user alone
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(sys.stdin.buffer.read())
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(sys.stdin.buffer.read())
+    except BaseException:
+        Path(name).unlink()
+        raise
     print(json.dumps({_DOCUMENT_KEY: name}), flush=True)  # noqa: T201
 
 

@@ -66,3 +66,36 @@ def test_document_that_nobody_has_read_is_removed_by_a_later_one(tmp_path):
     assert received.read_bytes() == DOCUMENT
     assert {*tmp_path.iterdir()} == {received, awaited, other}
     assert not unread.exists()
+
+
+FAILING = """#!/bin/sh
+cat > /dev/null
+echo "Traceback (most recent call last):" >&2
+for line in $(seq 20); do echo "  File '/upload.py', line $line, in receive" >&2; done
+echo "OSError: [Errno 28] No space left on device" >&2
+exit 1
+"""
+
+
+def test_what_ended_it_on_the_host_is_told_and_not_how_it_came_to_that(tmp_path, monkeypatch):
+    """The story: of a traceback the first 300 letters were told, without the error."""
+    (tmp_path / "ssh").write_text(FAILING)
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(HostUnreachableError, match="is told: OSError: .* No space left on device$"):
+        upload(Host(name="node1", line=1), DOCUMENT, ssh_config=tmp_path / "config")
+
+
+def test_nothing_is_left_of_a_document_that_has_no_room(tmp_path):
+    """The story: its first part filled the disk for an hour more."""
+    receive = [sys.executable, "-B", "-P", "-m", "launch.hosts.upload"]
+    ended = subprocess.run(
+        ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *receive],
+        input=DOCUMENT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        timeout=240,
+        check=False,
+    )
+    assert b"File too large" in ended.stderr.splitlines()[-1]
+    assert not [*tmp_path.iterdir()]
