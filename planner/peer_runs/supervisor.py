@@ -30,6 +30,7 @@ import psutil
 
 from launch.packages.malicious_releases import find_malicious_release
 from launch.reports import Report
+from launch.system.durable_files import write_in_place
 from launch.system.process_end import bind_to_parent
 from launch.system.process_tree import (
     adopt_orphans,
@@ -181,7 +182,7 @@ class PeerSupervisor:
 
     def _start(self, one: PeerStart, path: Path) -> None:
         for name, text in one.files.items():
-            (self._folder / name).write_text(text)
+            write_in_place(self._folder / name, text.encode())  # others may read it already
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as log:
             self._children[path] = subprocess.Popen(
                 bind_to_parent(list(one.command)),

@@ -86,6 +86,18 @@ def test_a_malicious_release_on_a_host_is_refused_there_before_anything_starts(
         processes.next_report(GUARD_S)
 
 
+def test_files_of_a_peer_which_may_hold_a_password_are_for_the_user_alone(tmp_path):
+    """Spark's was in a file that everybody might read, in a folder that nobody else may enter."""
+    asked = request(tmp_path, "import os; raise ValueError(oct(os.stat('conf').st_mode))")
+    commands = (replace(asked.commands[0], files={"conf": "password"}),)
+    asked = replace(asked, commands=commands)
+    with (
+        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        pytest.raises(PeerFailedError, match="ValueError: 0o100600"),
+    ):
+        processes.next_report(GUARD_S)
+
+
 def test_servers_on_all_addresses_are_not_started_where_a_host_has_another_network(tmp_path):
     """Ray and TensorFlow have no option for the address of their servers."""
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
