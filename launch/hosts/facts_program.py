@@ -80,7 +80,8 @@ def _run_queries(
         try:
             answers.put((name, find(), None))
         except BaseException as error:  # noqa: BLE001 - whatever is broken here is the finding
-            answers.put((name, None, f"{type(error).__name__}: {error}"))
+            said = " ".join(str(error).split())
+            answers.put((name, None, f"{type(error).__name__}: {said}"))
 
     for name, find in queries.items():
         Thread(target=run_query, args=(name, find), daemon=True, name=name).start()

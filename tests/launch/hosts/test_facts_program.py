@@ -148,8 +148,8 @@ def test_use_case_in_a_module_is_looked_for_where_a_rank_would_start(tmp_path):
 
 
 def test_broken_package_is_a_fact_and_no_end(tmp_path):
-    """Not even our own dependencies may be needed to say what is wrong."""
-    (tmp_path / "psutil.py").write_text("raise OSError('half installed')\n")
+    """Not even our own dependencies may be needed to say what is wrong, and that in one line."""
+    (tmp_path / "psutil.py").write_text("raise OSError('half\\ninstalled')\n")
     said = found(PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert said.hardware is None
     assert said.addresses == ()
