@@ -139,7 +139,8 @@ class HostPart:
         self._unread = b""
         self._orders: deque[bytes] = deque()
         self._heard = time.monotonic()
-        self._listener = socket.socket(socket.AF_INET6 if _has_ipv6() else socket.AF_INET)
+        has_ipv6 = Path("/proc/net/if_inet6").exists()
+        self._listener = socket.socket(socket.AF_INET6 if has_ipv6 else socket.AF_INET)
         """Keeps the port of the first host until it is needed."""
 
     def run(self) -> None:
@@ -152,7 +153,8 @@ class HostPart:
             self._refuse(f"folder {request.folder}: {error.strerror}: it must be on every host")
             return
         program = Program(arguments=request.arguments)
-        variables = self._variables()
+        # All but those of the plan.
+        variables = {"PYTHONUNBUFFERED": "1", **os.environ, **request.environment}
         try:
             start = make_start(program, request.plan, request.node, variables)
             path = variables.get("PATH")
@@ -192,10 +194,6 @@ class HostPart:
         file = Program(arguments=start.command).target
         if file.endswith(".py") and not Path(file).is_file():
             raise LaunchError(f"no file {file!r} in {self._request.folder}: copy it there")
-
-    def _variables(self) -> dict[str, str]:
-        """Give all variables but those of the plan."""
-        return {"PYTHONUNBUFFERED": "1", **os.environ, **self._request.environment}
 
     def _interfaces(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Give the variables that name the network, where the user has not set them."""
@@ -292,10 +290,6 @@ class HostPart:
             *lines, self._unread = (self._unread + block).split(b"\n")
             self._orders += lines
         return time.monotonic() <= self._heard + _SILENCE_LIMIT_S
-
-
-def _has_ipv6() -> bool:
-    return Path("/proc/net/if_inet6").exists()
 
 
 def main() -> None:

@@ -277,7 +277,6 @@ def _compare_on_hosts(
             ):
                 own = OwnTrainingOnHosts(
                     job,
-                    directory.mpirun_log,
                     workers,
                     cancellation,
                     start_limit_s=request.start_limit_s,

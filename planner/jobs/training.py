@@ -114,7 +114,8 @@ def run_job(
         CancelledError: The job has ended because that was asked for; or it had an accident after
             that, so that nobody may restart it.
     """
-    directory = _run_directory(runs)
+    with _explained(runs):
+        directory = RunDirectory.create(runs)
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
     on_report(RunBegun(run_directory=job.run_directory))
     received = _JobReports(job, directory, on_report)
@@ -246,11 +247,6 @@ def next_run_directory(runs: Path) -> Path:
     """
     with _explained(runs):
         return RunDirectory.find_next(runs).path
-
-
-def _run_directory(runs: Path) -> RunDirectory:
-    with _explained(runs):
-        return RunDirectory.create(runs)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from launch.mpi.job import MpiJob
 from launch.reports import Described, JobFailed, Report, StepDone
@@ -114,7 +113,6 @@ class OwnTrainingOnHosts:
 
     Args:
         job: Just started.
-        log: Of its mpirun.
         workers: Their supervisors.
         cancellation: Ends the waiting.
         start_limit_s: Time until its first step is done.
@@ -131,7 +129,6 @@ class OwnTrainingOnHosts:
     def __init__(
         self,
         job: MpiJob,
-        log: Path,
         workers: PeerProcesses,
         cancellation: Cancellation,
         *,
@@ -139,7 +136,6 @@ class OwnTrainingOnHosts:
         step_limit_s: float,
     ) -> None:
         self._job = job
-        self._log = log
         self._workers = workers
         self._cancellation = cancellation
         self._step_limit_s = step_limit_s
@@ -185,7 +181,7 @@ class OwnTrainingOnHosts:
                 f"our own job: {report.node}: {report.message}", log_tail=report.log_tail
             )
         if self._job.is_over:
-            said = self._log.read_text(errors="replace")[-_TAIL:]
+            said = self._job.read_errors()[-_TAIL:]
             raise TrainingFailedError("our own job ended by itself", log_tail=said)
 
     def _next_step(self, limit_s: float) -> StepDone:

@@ -37,9 +37,9 @@ class Workers:
         pass
 
 
-def test_loss_of_ours_on_hosts_that_is_not_finite_is_a_failure_of_ours(tmp_path):
+def test_loss_of_ours_on_hosts_that_is_not_finite_is_a_failure_of_ours():
     """It was stored as that of the peer that took turns with it."""
     limits = {"start_limit_s": 60.0, "step_limit_s": 60.0}
-    ours = OwnTrainingOnHosts(Job(), tmp_path / "log", Workers(), Cancellation(), **limits)
+    ours = OwnTrainingOnHosts(Job(), Workers(), Cancellation(), **limits)
     with pytest.raises(TrainingFailedError, match="our own training: its loss is nan"):
         ours.make_steps(3)
