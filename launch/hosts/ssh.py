@@ -14,7 +14,7 @@ from pathlib import Path
 
 from launch.errors import HostFileError
 from launch.hosts.host_line import Host
-from launch.system.durable_files import explain_absence
+from launch.system.durable_files import explain_absence, write_private
 
 _SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
@@ -89,9 +89,7 @@ def write_ssh_config(hosts: Iterable[Host], path: Path, *, include: Path | None 
     if any(":" in host.name for host in listed):
         lines.append("Match final all")  # a second look, in which settings for an address match it
     lines += _settings(_DEFAULTS)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write("\n".join(lines) + "\n")
+    write_private(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def remote_command(host: Host, program: Sequence[str], *, ssh_config: Path | None) -> list[str]:

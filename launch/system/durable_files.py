@@ -89,6 +89,13 @@ def create_private(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only the user can read, whatever is there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with naming_file(path), os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
 def make_folders(path: Path, *, mode: int = 0o777) -> None:
     """Make a folder with those above it, so that their names are on the disk.
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from launch.mpi.job import MpiJob
 from launch.plan import Plan
 from launch.reports import Warned, Working
+from launch.system.durable_files import write_private
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api.launching import prepare_launch
@@ -20,7 +21,7 @@ from planner.cancellation import Cancellation
 from planner.errors import NoDatabaseError, TrainingFailedError, UsageError
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
-from planner.jobs.mpi_run import temporary_run_directory, write_private
+from planner.jobs.mpi_run import temporary_run_directory
 from planner.jobs.placement import Placement
 from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import PROGRAM

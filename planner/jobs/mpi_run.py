@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from launch.liveness.inactivity import InactivityTimer
 from launch.mpi.job import MpiJob
 from launch.rank.control_signals import CHECKPOINT, STOP
 from launch.reports import EndRequested, HostUsed, JobFailed, Report, StepDone
-from launch.system.durable_files import explain_os_error, naming_file
+from launch.system.durable_files import explain_os_error, write_private
 from launch.system.run_directory import RunDirectory
 from launch.system.temporary_folder import TemporaryFolder
 from planner.cancellation import Cancellation
@@ -199,10 +198,3 @@ def _orderly_end(cancellation: Cancellation) -> Iterator[None]:
         yield
     finally:
         cancellation.is_orderly = False
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only the user can read."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with naming_file(path), os.fdopen(descriptor, "wb") as file:
-        file.write(content)
