@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections import deque
@@ -13,6 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO
 
 from launch.system.process_end import bind_to_parent, kill_group
+from launch.system.process_tree import has_ended, send_signal
 from launch.system.session import end_session
 
 MAX_RUNNING = 64
@@ -129,19 +131,20 @@ class _Child:
 
     def terminate(self) -> None:
         """Send the program SIGTERM, once: mpirun then ends its ranks on every host."""
-        if self._process.poll() is None and not self._is_terminated:
+        if not self._is_terminated and self._process.poll() is None:
             self._is_terminated = True
-            self._process.terminate()
+            send_signal([self._process.pid], signal.SIGTERM)
 
     def close(self) -> None:
         """End the program, if it still runs, with all that it started."""
         self.terminate()
         if self._is_terminated:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_LIMIT_S)
+            give_up = time.monotonic() + _END_LIMIT_S
+            while not has_ended(self._process.pid) and time.monotonic() < give_up:
+                time.sleep(_POLL_S)
             kill_group(self._process.pid)
-            self._process.wait()
             end_session(self._process.pid, grace_s=_SESSION_GRACE_S)
+            self._process.wait()  # only now may its number become that of another
         self._files.close()
 
     def _is_over(self) -> bool:

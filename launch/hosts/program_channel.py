@@ -100,6 +100,6 @@ class ProgramChannel:
             self.was_killed = self._process.wait(_END_LIMIT_S) != 0
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
             end_session(self._process.pid, grace_s=0.0)
+            self._process.wait()  # only now may its number become that of another
         self._errors.close()

@@ -22,7 +22,8 @@ def end_session(leader: int, *, grace_s: float) -> None:
     mpirun gives its logins and its ranks process groups of their own, but they stay in its session.
 
     Args:
-        leader: Process number of the command, which began the session and has ended.
+        leader: Process number of the command that began the session. Wait for it afterwards, or
+            another process may have the number by now.
         grace_s: Time in which they may end by themselves, and ranks their workers.
     """
     end_all(

@@ -73,6 +73,16 @@ def test_program_that_hangs_is_ended_with_all_that_it_started():
     wait_until(lambda: has_ended(int(hung.out)))
 
 
+def test_group_is_killed_while_no_other_can_have_its_number(monkeypatch):
+    """The program had been waited for by then, so that its number was free."""
+    taken = []
+    monkeypatch.setattr(
+        parallel_commands, "kill_group", lambda pid: taken.append(Path(f"/proc/{pid}").exists())
+    )
+    run_all([HANG], limit_s=0.5)
+    assert taken == [True]
+
+
 def test_what_is_left_in_the_background_is_not_waited_for():
     """A shared connection of ssh keeps its standard error open for ever."""
     command = ["sh", "-c", "setsid sleep 1000 & echo $!"]
