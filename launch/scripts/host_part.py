@@ -5,7 +5,7 @@ A program, ``python -m launch.scripts.host_part``, which is started here or by s
 ``start PORT``, ``signal N``, and empty ones, which say that its owner is alive. When stdin ends or
 nothing comes for a while, it ends every process below it.
 
-``python -m launch.scripts.host_part MARK`` ends what such a program has left that was killed.
+``python -m launch.scripts.host_part end`` ends what such a program has left that was killed.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO
 
 from launch.errors import LaunchError
+from launch.hosts.host_programs import END
 from launch.plan import Plan
 from launch.reports import Report
 from launch.scripts.environment import ScriptStart, make_start
@@ -294,10 +295,10 @@ class HostPart:
 
 def main() -> None:
     """Read the request and look after the script."""
-    if len(sys.argv) > 1:
-        end_all(lambda: find_marked(MARK, sys.argv[1]), grace_s=0.0)
-        return
     request = read_request(HostPartRequest)
+    if sys.argv[1:] == [END]:
+        end_all(lambda: find_marked(MARK, request.mark), grace_s=0.0)
+        return
     try:
         with contextlib.suppress(BrokenPipeError):
             HostPart(request).run()

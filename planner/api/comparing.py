@@ -27,7 +27,7 @@ from planner.jobs.prepared_launch import PreparedLaunch
 from planner.jobs.training import PROGRAM
 from planner.peer_runs.comparer import Comparer, OwnTurns, StartOurs
 from planner.peer_runs.launcher import PeerLauncher, ReachableHost, make_folder_name
-from planner.peer_runs.processes import PeerProcesses, SupervisedHost
+from planner.peer_runs.processes import PeerProcesses, supervised
 from planner.peer_runs.request import CompareRequest
 from planner.peer_runs.result import ComparedHost, Comparison
 from planner.peer_runs.supervisor import SupervisorRequest
@@ -313,9 +313,7 @@ def _worker_supervisors(
     request = SupervisorRequest(token=folder.name, folder=str(folder), job=document)
     return PeerProcesses(
         [
-            SupervisedHost(
-                host=None if placement.starts_here and number == 0 else host, request=request
-            )
+            supervised(None if placement.starts_here and number == 0 else host, request)
             for number, host in enumerate(placement.hosts)
         ],
         ssh_config=ssh_config,

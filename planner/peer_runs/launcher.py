@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from launch.hosts.host_line import Host
+from launch.hosts.host_programs import HostProgram
 from launch.mpi.mpirun import mpirun_command, needs_root_option
 from launch.mpi.settings import MpiSettings
 from launch.plan import Plan
-from planner.peer_runs.processes import PeerProcesses, SupervisedHost
+from planner.peer_runs.processes import PeerProcesses, supervised
 from planner.peer_runs.request import CompareRequest, Setting
 from planner.peer_runs.supervisor import TOKEN_VARIABLE, SupervisorRequest
 from planner.peers._base import Peer, PeerSetup, PeerStart
@@ -108,7 +109,7 @@ class PeerLauncher:
             on_poll=self._on_poll,
         )
 
-    def make_requests(self, peer: Peer, setup: PeerSetup) -> list[SupervisedHost]:
+    def make_requests(self, peer: Peer, setup: PeerSetup) -> list[HostProgram[SupervisorRequest]]:
         """Give one request for each machine: two supervisors of one would share its folder."""
         threads = {} if setup.threads is None else {_THREADS: str(setup.threads)}
         first_host = 0 if self._starts_here else None
@@ -124,9 +125,9 @@ class PeerLauncher:
         if here := [start for host, start in starts if host is None]:
             wanted.append((None, None, here))
         return [
-            SupervisedHost(
-                host=host,
-                request=SupervisorRequest(
+            supervised(
+                host,
+                SupervisorRequest(
                     token=setup.folder.name,
                     folder=str(setup.folder),
                     address=address,

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import select
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from launch.hosts.host_line import Host
-from launch.hosts.program_channel import ProgramChannel
-from launch.hosts.ssh import remote_command
+from launch.hosts.host_programs import HostProgram, HostPrograms
 from launch.reports import Report
-from launch.system.session import defer_signals
 from launch.workers.log import find_cause
 from planner.peer_runs.supervisor import (
-    END,
     CommandEnded,
     ProcessesContinued,
     ProcessesStopped,
     SupervisorRequest,
 )
 
-_PROGRAM = [sys.executable, "-P", "-m", "planner.peer_runs.supervisor"]
+_HERE = "this machine"
 _POLL_S = 0.2
 _ANSWER_LIMIT_S = 30.0
 
@@ -41,49 +35,24 @@ class PeerFailedError(Exception):
         self.log_tail = log_tail
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisedHost:
-    """A host with the request of its supervisor."""
-
-    host: Host | None
-    """``None`` for this machine."""
-
-    request: SupervisorRequest
-
-
-class PeerProcesses:
-    """The processes of a contender, on all hosts. Use it in a ``with`` block; leaving it ends them.
-
-    They also end when this process does, however that happens.
+class PeerProcesses(HostPrograms):
+    """The processes of a contender: a supervisor on each host.
 
     Args:
-        hosts: Where they run.
+        hosts: What `supervised` gives.
         ssh_config: What `launch.hosts.ssh.write_ssh_config` wrote; ``None`` where all run here.
         on_poll: Called some times a second while something is waited for; what it raises ends that.
     """
 
     def __init__(
         self,
-        hosts: Sequence[SupervisedHost],
+        hosts: Sequence[HostProgram[SupervisorRequest]],
         *,
         ssh_config: Path | None = None,
         on_poll: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ssh_config = ssh_config
         self._on_poll = on_poll
-        self._hosts = tuple(hosts)
-        self._channels: list[ProgramChannel] = []
-        with ExitStack() as opened:
-            opened.callback(self.close)
-            for one in hosts:
-                self._channels.append(self._start(one))
-            opened.pop_all()
-
-    def __enter__(self) -> PeerProcesses:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__("planner.peer_runs.supervisor", hosts, ssh_config=ssh_config)
 
     def next_report(self, timeout_s: float) -> Report | None:
         """Wait for what a script reports; ``None`` without a report in that time.
@@ -108,22 +77,6 @@ class PeerProcesses:
     def proceed(self) -> None:
         """Let all go on."""
         self._order(b"continue\n", ProcessesContinued)
-
-    def close(self) -> None:
-        """End all, in bounded time."""
-        with defer_signals():
-            _close(self._channels)
-            supervised = zip(self._hosts, self._channels, strict=False)
-            # What they have left may stand still, and would for ever.
-            killed = [one for one, channel in supervised if channel.was_killed]
-            _close([self._start(one, END) for one in killed])
-
-    def _start(self, one: SupervisedHost, *arguments: str) -> ProgramChannel:
-        command = [*_PROGRAM, *arguments]
-        if one.host is not None:
-            command = remote_command(one.host, command, ssh_config=self._ssh_config)
-        name = "this machine" if one.host is None else one.host.name
-        return ProgramChannel(name, command, one.request)
 
     def _order(self, order: bytes, answer: type[Report]) -> list[Report]:
         """Give an order to all supervisors and wait for their answers."""
@@ -159,19 +112,16 @@ class PeerProcesses:
                 raise PeerFailedError(f"{channel.name}: the connection was lost: {last}", said)
 
 
-def _close(channels: Sequence[ProgramChannel]) -> None:
-    """Let programs end side by side, and wait for that."""
-    for channel in channels:
-        channel.hang_up()
-    for channel in channels:
-        channel.close()
+def supervised(host: Host | None, request: SupervisorRequest) -> HostProgram[SupervisorRequest]:
+    """Give a supervisor with its request, on a host; ``None`` for this machine."""
+    return HostProgram(name=_HERE if host is None else host.name, host=host, request=request)
 
 
 def _checked(report: Report, host: str) -> Report:
     if not isinstance(report, CommandEnded):
         return report
     how = f"killed by signal {-report.code}" if report.code < 0 else f"exit code {report.code}"
-    where = "" if host == "this machine" else f" on {host}"
+    where = "" if host == _HERE else f" on {host}"
     cause = find_cause(report.log_tail)
     reason = f"it ended{where}, {how}" + (f": {cause}" if cause else "")
     raise PeerFailedError(reason, report.log_tail)

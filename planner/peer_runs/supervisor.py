@@ -28,6 +28,7 @@ from pathlib import Path
 
 import psutil
 
+from launch.hosts.host_programs import END
 from launch.packages.malicious_releases import find_malicious_release
 from launch.reports import Report
 from launch.system.durable_files import write_in_place
@@ -54,8 +55,6 @@ from planner.peers._base import PeerStart
 from probes.child_process import read_request
 
 TOKEN_VARIABLE = "DDLPLAN_PEER"  # noqa: S105 - a name
-END = "end"
-"""Argument with which it ends what one that was killed has left."""
 
 _POLL_S = 0.1
 _READ_BYTES = 1 << 16

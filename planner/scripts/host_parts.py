@@ -9,15 +9,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from launch.errors import HostUnreachableError, ScriptError
-from launch.hosts.host_line import Host
-from launch.hosts.parallel_commands import run_all
+from launch.hosts.host_programs import HostProgram, HostPrograms
 from launch.hosts.program_channel import ProgramChannel
-from launch.hosts.ssh import remote_command
 from launch.scripts.host_part import (
     BEAT_S,
     HostPartRequest,
@@ -28,26 +26,12 @@ from launch.scripts.host_part import (
 )
 from launch.system.session import defer_signals
 from planner.scripts.passed_signals import passing_on
-from probes.child_process import module_command
 
-_PROGRAM = "launch.scripts.host_part"
 _POLL_S = 0.2
 _READY_LIMIT_S = 60.0
 _END_LIMIT_S = 15.0
 _SIGNAL_GRACE_S = 35.0
 """After a signal for the script: torchrun itself gives its processes 30 s."""
-_CLEAN_LIMIT_S = 20.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartStart:
-    """A part with its host."""
-
-    name: str
-    host: Host | None
-    """``None`` for this machine."""
-
-    request: HostPartRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,35 +51,16 @@ class PartsEnd:
     """The last one that was passed on to the script."""
 
 
-class ScriptParts:
-    """The parts of a script. Use it in a ``with`` block; leaving it ends them.
+class ScriptParts(HostPrograms):
+    """The parts of a script, by rank."""
 
-    They also end when this process does, however that happens.
-
-    Args:
-        starts: By rank.
-        ssh_config: What `launch.hosts.ssh.write_ssh_config` wrote; ``None`` to start by Slurm.
-    """
-
-    def __init__(self, starts: Sequence[PartStart], *, ssh_config: Path | None) -> None:
-        self._ssh_config = ssh_config
-        self._starts = tuple(starts)
-        self._channels: list[ProgramChannel] = []
+    def __init__(
+        self, starts: Sequence[HostProgram[HostPartRequest]], *, ssh_config: Path | None
+    ) -> None:
         self._is_over = threading.Event()
         self._beat = threading.Thread(target=self._say_alive, daemon=True)
-        with ExitStack() as opened:
-            opened.callback(self.close)
-            for one in starts:
-                command = self._command(one, module_command(_PROGRAM))
-                self._channels.append(ProgramChannel(one.name, command, one.request))
-            self._beat.start()
-            opened.pop_all()
-
-    def __enter__(self) -> ScriptParts:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        super().__init__("launch.scripts.host_part", starts, ssh_config=ssh_config)
+        self._beat.start()
 
     def await_ready(self) -> dict[str, PartReady]:
         """Wait until every host can start; give what each would.
@@ -161,32 +126,11 @@ class ScriptParts:
         return PartsEnd(ended=ended, first_failed=first_failed, lost=lost, passed_signal=passed)
 
     def close(self) -> None:
-        """End all, in bounded time."""
         with defer_signals():
             self._is_over.set()
             if self._beat.is_alive():
                 self._beat.join()
-            for channel in self._channels:
-                channel.hang_up()
-            for channel in self._channels:
-                channel.close()
-            self._clean()
-            self._channels.clear()
-
-    def _clean(self) -> None:
-        """End what parts have left that were killed."""
-        killed = {channel.name for channel in self._channels if channel.was_killed}
-        commands = [
-            self._command(one, module_command(_PROGRAM, one.request.mark))
-            for one in self._starts
-            if one.name in killed
-        ]
-        run_all(commands, limit_s=_CLEAN_LIMIT_S)
-
-    def _command(self, one: PartStart, program: list[str]) -> list[str]:
-        if one.host is None:
-            return program
-        return remote_command(one.host, program, ssh_config=self._ssh_config)
+            super().close()
 
     def _read(self) -> Iterator[ProgramChannel]:
         """Give the channels that have something new, after some time none."""

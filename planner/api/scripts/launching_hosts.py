@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launch.hosts.findings import CheckedHosts
+from launch.hosts.host_programs import HostProgram
 from launch.hosts.ssh import write_ssh_config
 from launch.plan import Setting
 from launch.reports import Warned
@@ -37,7 +38,7 @@ from planner.plans.missing_plans import make_missing_plan_error, needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.training_record import TrainingHost, TrainingStatus
-from planner.scripts.host_parts import PartsEnd, PartStart, ScriptParts
+from planner.scripts.host_parts import PartsEnd, ScriptParts
 from planner.scripts.naming import (
     STEP_REGEX,
     WHOLE_RUNS,
@@ -326,13 +327,13 @@ def _make_starts(
     checked: CheckedHosts,
     nodes: Mapping[str, Hardware],
     found: Mapping[str, tuple[StoredPlan, tuple[str, ...]]],
-) -> list[PartStart]:
+) -> list[HostProgram[HostPartRequest]]:
     mark, names = secrets.token_hex(16), list(nodes)
     environment = {n: v for n, v in os.environ.items() if n == "PATH" or n.startswith(_FORWARDED)}
     by_name = {host.name: host for host in checked.hosts}
     first = checked.addresses.get(names[0], "127.0.0.1")
     return [
-        PartStart(
+        HostProgram(
             name=name,
             host=None if name == checked.this_machine else by_name[name],
             request=HostPartRequest(

@@ -17,7 +17,7 @@ import pytest
 
 from launch.system.temporary_folder import remove_abandoned
 from launch.workers.log import find_cause
-from planner.peer_runs.processes import PeerFailedError, PeerProcesses, SupervisedHost
+from planner.peer_runs.processes import PeerFailedError, PeerProcesses, supervised
 from planner.peer_runs.supervisor import TOKEN_VARIABLE, PeerSupervisor, SupervisorRequest
 from planner.peers._base import PeerStart
 from planner.peers._reports import PeerBegun, PeerStepDone
@@ -48,7 +48,7 @@ def request(tmp_path: Path, program: str) -> SupervisorRequest:
 
 
 def started(tmp_path: Path, program: str) -> PeerProcesses:
-    return PeerProcesses([SupervisedHost(host=None, request=request(tmp_path, program))])
+    return PeerProcesses([supervised(None, request(tmp_path, program))])
 
 
 def inside(tmp_path: Path) -> dict[int, str]:
@@ -80,7 +80,7 @@ def test_a_malicious_release_on_a_host_is_refused_there_before_anything_starts(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "2.6.2"), prepend=os.pathsep)
     asked = replace(request(tmp_path, "import lightning"), modules=("lightning",))
     with (
-        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        PeerProcesses([supervised(None, asked)]) as processes,
         pytest.raises(PeerFailedError, match=r"lightning 2\.6\.2 is a malicious release"),
     ):
         processes.next_report(GUARD_S)
@@ -92,7 +92,7 @@ def test_files_of_a_peer_which_may_hold_a_password_are_for_the_user_alone(tmp_pa
     commands = (replace(asked.commands[0], files={"conf": "password"}),)
     asked = replace(asked, commands=commands)
     with (
-        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        PeerProcesses([supervised(None, asked)]) as processes,
         pytest.raises(PeerFailedError, match="ValueError: 0o100600"),
     ):
         processes.next_report(GUARD_S)
@@ -108,7 +108,7 @@ def test_servers_on_all_addresses_are_not_started_where_a_host_has_another_netwo
         pytest.skip("this machine has no network")
     asked = replace(request(tmp_path, COUNTING), address="127.0.0.1", listens_everywhere=True)
     with (
-        PeerProcesses([SupervisedHost(host=None, request=asked)]) as processes,
+        PeerProcesses([supervised(None, asked)]) as processes,
         pytest.raises(PeerFailedError, match=r"its servers would listen on .* too: compare it "),
     ):
         processes.next_report(GUARD_S)

@@ -16,7 +16,7 @@ from launch.packages.install_command import install_command
 from launch.workload import Workload
 from planner.errors import UsageError
 from planner.peer_runs.launcher import find_ports
-from planner.peer_runs.processes import PeerProcesses, SupervisedHost
+from planner.peer_runs.processes import PeerProcesses, supervised
 from planner.peer_runs.supervisor import SupervisorRequest
 from planner.peer_runs.trainings import PeerTraining
 from planner.peers import load_peer, peer_names
@@ -228,7 +228,7 @@ def test_peer_that_is_installed_trains(name, case, tmp_path, short_folder):
         address="127.0.0.1",
         commands=tuple(peer.starts(setup)),
     )
-    with PeerProcesses([SupervisedHost(host=None, request=request)]) as processes:
+    with PeerProcesses([supervised(None, request)]) as processes:
         training = PeerTraining(processes, start_limit_s=200, step_limit_s=60)
         assert training.begun.processes == setup.world_size
         first = training.make_steps(3)

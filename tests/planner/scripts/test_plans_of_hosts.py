@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from launch.hosts.host_programs import HostProgram
 from launch.plan import Plan
 from launch.scripts.environment import ScriptStart
 from launch.scripts.host_part import HostPartRequest, PartReady
@@ -29,7 +30,7 @@ from planner.errors import NoPlanError, StalePlanError, TrainingFailedError, Usa
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.report.output import Output
-from planner.scripts.host_parts import PartStart, ScriptParts
+from planner.scripts.host_parts import ScriptParts
 from planner.scripts.naming import digest, script_name
 from planner.trials.reports import ignore
 from probes.node import probe
@@ -193,7 +194,7 @@ def test_error_that_ends_a_script_is_quoted_of_hosts_that_count_no_steps_too(tmp
         folder=str(tmp_path),
         mark="mark",
     )
-    start = PartStart(name="node1", host=None, request=request)
+    start = HostProgram(name="node1", host=None, request=request)
     with ScriptParts([start], ssh_config=None) as parts:
         ready = parts.await_ready()
         end = parts.train(ready["node1"].port, keeps_stdout=True)
