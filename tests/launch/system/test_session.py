@@ -47,12 +47,18 @@ def test_others_are_left_alone():
 
 
 def test_signal_that_waits_for_the_end_of_a_block_is_known_in_it():
-    with pytest.raises(KeyboardInterrupt), defer_signals():
-        assert not has_deferred_signal()
-        signal.raise_signal(signal.SIGINT)
+    known = [has_deferred_signal()]
+
+    def look() -> None:
         with defer_signals():
-            assert has_deferred_signal()
-    assert not has_deferred_signal()
+            known.append(has_deferred_signal())
+            signal.raise_signal(signal.SIGINT)
+            with defer_signals():
+                known.append(has_deferred_signal())
+
+    with pytest.raises(KeyboardInterrupt):
+        look()
+    assert [*known, has_deferred_signal()] == [False, False, True, False]
 
 
 def test_no_signal_at_any_moment_leaves_the_handlers_that_defer_them():
