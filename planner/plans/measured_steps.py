@@ -29,7 +29,7 @@ class StepPoint:
 
     node_batch: Count
     step_s: Positive
-    """Median."""
+    """Median, without the machine's drift where that is known."""
 
     peak_memory_bytes: Count | None = None
 

@@ -9,6 +9,7 @@ from launch.plan import Plan
 from launch.shares import NodeLimits
 from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
 from planner.trials.result import Outcome, TrialResult
+from probes.timing import Measurement
 
 
 def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSteps | None:
@@ -19,7 +20,7 @@ def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSt
     points = [
         StepPoint(
             node_batch=result.plan.node_batch,
-            step_s=result.measurement.median_s,
+            step_s=_step_s(result.measurement),
             peak_memory_bytes=result.peak_memory_bytes,
         )
         for result in results
@@ -27,6 +28,15 @@ def fit_measured_steps(plan: Plan, results: Sequence[TrialResult]) -> MeasuredSt
         if _same_but_batch(result.plan, plan)
     ]
     return steps_from_points(points) if points else None
+
+
+def _step_s(known: Measurement) -> float:
+    """Give the median without the machine's drift, which differs from round to round.
+
+    It is a time that the plan's own turns have shown: others that slow the plan beside it tenfold,
+    and not this one, look like a machine that was slow for both.
+    """
+    return min(max(known.median_s / known.drift, min(known.samples_s)), max(known.samples_s))
 
 
 def find_unmeasured_batches(plan: Plan, results: Sequence[TrialResult]) -> list[Plan]:
