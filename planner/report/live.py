@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
@@ -38,7 +37,6 @@ from planner.trials.result import Outcome, Role, TrialResult
 _LOG_EVERY_S = 60.0
 """Between lines that say how far the work is, where no terminal shows it."""
 
-_ANY_WORKER = re.compile(r"^worker \d+: ")
 """Before the reason of a failure: whichever of a plan's workers was the first to fail."""
 
 
@@ -187,7 +185,7 @@ class LiveDisplay:
         if result.outcome is not Outcome.OK:
             line.stylize("dim")
             if not result.outcome.has_times:
-                line.append("  " + self._shorten(result.reason or "", ended, host), style="red")
+                line.append("  " + self._shorten(ended, host), style="red")
         if is_best:
             line.stylize("bold green")
             line.append(word if number > 0 else "")
@@ -198,11 +196,13 @@ class LiveDisplay:
         errors = self._out.errors
         errors.print(line, overflow="ellipsis" if errors.is_terminal else "ignore")
 
-    def _shorten(self, reason: str, ended: TrialEnded, host: str | None) -> str:
+    def _shorten(self, ended: TrialEnded, host: str | None) -> str:
         """Give the reason of a failure; of one that was shown, the first trial that had it."""
-        key = f"{host}: {_ANY_WORKER.sub('', reason)}"
+        key = f"{host}: {ended.result.reason_of_any_worker}"
         first = self._first_with.setdefault(key, ended.number)
-        return printable(reason) if first == ended.number else f"the same as trial {first}"
+        if first != ended.number:
+            return f"the same as trial {first}"
+        return printable(ended.result.reason or "")
 
 
 class _RunningTrial:

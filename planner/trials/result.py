@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -10,6 +11,8 @@ from enum import StrEnum
 from launch.plan import Plan, Setting
 from probes.codec import NonNegative, Whole
 from probes.timing import Interval, Measurement
+
+_WORKER = re.compile(r"^worker \d+: ")
 
 
 class Outcome(StrEnum):
@@ -142,6 +145,11 @@ class TrialResult:
             high=batch / (step_s.low / drift + more_s),
             count=step_s.count,
         )
+
+    @property
+    def reason_of_any_worker(self) -> str:
+        """The reason without the number of the worker, so that it is the same where any had it."""
+        return _WORKER.sub("", self.reason or "")
 
     @property
     def is_disturbed(self) -> bool:

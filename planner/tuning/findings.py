@@ -26,6 +26,9 @@ from probes.hardware import Hardware
 _ROUNDS_OF_A_SEARCH = 2**20
 """More rounds than a search can have."""
 
+_MOST_ALIKE = 12
+"""Plans that crash for one reason until a search ends in which nothing else was seen."""
+
 _MOST_HISTORY = 300
 """Latest trials that a search learns from: fitting takes time with the cube of their number."""
 
@@ -221,6 +224,12 @@ class Findings:
     def new_results(self) -> list[TrialResult]:
         """Give the trials that were added here."""
         return self.results[self._earlier :]
+
+    def crash_alike(self) -> bool:
+        """Tell whether all plans of this search crashed for one reason, as others would then."""
+        new = self.new_results()
+        is_one = len({(result.outcome, result.reason_of_any_worker) for result in new}) == 1
+        return is_one and len(new) >= _MOST_ALIKE and new[0].outcome is Outcome.CRASH
 
     def current_results(self) -> list[TrialResult]:
         """Give the trials since the last search that came to its end."""

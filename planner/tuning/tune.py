@@ -271,7 +271,8 @@ class Tuner:
     def _may_draw(self) -> bool:
         """Tell whether plans may be tried that never were."""
         limit = self._request.trials
-        return not self._confirms and (limit is None or self._drawn < limit)
+        is_wanted = not self._confirms and (limit is None or self._drawn < limit)
+        return is_wanted and not self._findings.crash_alike()
 
     def _fits_into_time(self, plan: Plan, spare_s: float) -> bool:
         """Tell whether there is time until the final to judge a plan beside the best one."""

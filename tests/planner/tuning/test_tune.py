@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from launch.plan import Plan
 from launch.reports import StepDone
+from planner.errors import NoPlanError
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from probes.disturbance import Disturbance
@@ -61,6 +62,19 @@ def test_missing_comparison_at_the_own_batch_has_its_reason(store, recorded, usu
     assert "own_batch" not in {one.name for one in found.plan.comparisons}
     assert found.own_batch_unknown == "its trial failed: crash"
     assert found.settings_gain is None
+
+
+def test_search_ends_where_all_plans_crash_for_one_reason(store, recorded):
+    """The story: a use case that failed in every step was tried 407 times."""
+    recorded.fail = lambda _: Outcome.CRASH
+    with pytest.raises(NoPlanError, match=r"no trial of 12 succeeded, the last one: crash"):
+        Search(store, recorded).tune()
+
+
+def test_search_goes_on_where_plans_fail_in_more_than_one_way(store, recorded):
+    ways = [Outcome.CRASH, Outcome.NAN_LOSS]
+    recorded.fail = lambda _: ways[len(recorded.ran) % 2] if len(recorded.ran) < 20 else None
+    assert Search(store, recorded).tune().plan.speedup.median > 1
 
 
 def test_machine_that_slows_down_meanwhile_changes_no_comparison(store, recorded, usual):
