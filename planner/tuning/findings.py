@@ -201,11 +201,16 @@ class Findings:
     def take_later(self) -> LaterTrials:
         """Give what others have added to the database since the last look.
 
-        They are evidence of which plans to try. What this search claims rests on its own turns.
+        They are evidence of which plans to try, without those that there was no time for: see
+        `history`. What this search claims rests on its own turns.
         """
         later = self._trial_store.later_trials(self.study_id, self._newest)
         self._newest = later.newest
-        others = tuple(trial for trial in later.own if trial.id not in self._own_ids)
+        others = tuple(
+            trial
+            for trial in later.own
+            if trial.id not in self._own_ids and trial.result.outcome is not Outcome.NO_TIME
+        )
         similar = () if self.request.fresh else later.similar
         return replace(later, own=others, similar=similar)
 

@@ -9,7 +9,7 @@ import pytest
 from imagined_machines import node_of
 
 from planner.store import Store
-from planner.trials.result import Role
+from planner.trials.result import Outcome, Role, TrialResult
 from tests.planner.tuning import recorded_search
 from tests.planner.tuning.recorded_search import Recorded, Search
 
@@ -110,3 +110,18 @@ def test_a_faster_plan_that_another_found_is_raced_here(database):
         store.studies.add_trial(mine.findings.study_id, best)
         mine.tuner.search()
         assert best.plan in [result.plan for result in mine.findings.new_results()]
+
+
+def test_plan_that_another_had_no_time_for_is_still_to_be_tried_here(database):
+    """The story: it counted as tried, and neither of two searches at once ever tried it."""
+    asked = replace(REQUEST, trials=1, fresh=True)
+    with Store.open(database.url) as store:
+        first = Search(store, Recorded(), asked, node=NODE)
+        first.tuner.search()
+        (drawn,) = {r.plan for r in first.findings.new_results() if r.parameters}
+        second = Search(store, Recorded(), asked, node=NODE)
+        cut = TrialResult(plan=drawn, role=Role.SEARCH, outcome=Outcome.NO_TIME, elapsed_s=1.0)
+        store.studies.add_trial(second.findings.study_id, cut)
+        second.tuner.search()
+        tried = {r.plan for r in second.findings.new_results() if r.parameters}
+    assert tried == {drawn}
