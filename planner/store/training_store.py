@@ -87,10 +87,13 @@ class TrainingStore:
         checkpoint: str | None = None,
         weights: str | None = None,
         usage_series: Mapping[str, HostUsage] | None = None,
+        state: TrainingStatus | None = None,
+        error: str | None = None,
     ) -> None:
         """Save how far a training is, and that it was heard of; what is not given stays.
 
-        Epochs are all so far, and a series of use is the whole one of its host.
+        Epochs are all so far, and a series of use is the whole one of its host. With a state it is
+        over, as by `end`: killed between the two, a training would lack its end.
         """
         values: dict[str, Any] = {"steps": steps, "checkpoint": checkpoint, "weights": weights}
         if epochs_done is not None:
@@ -107,6 +110,8 @@ class TrainingStore:
                 if not connection.execute(changed).rowcount:
                     row = {"training_id": training_id, "host": host, "series": document}
                     connection.execute(usage.insert().values(**row))
+            if state is not None:
+                _end(connection, training_id, state, error, self._now())
             record_event(connection, Topic.TRAINING, training_id, self._now)
 
         self._database.write(work)
@@ -120,12 +125,9 @@ class TrainingStore:
         ended_at: datetime | None = None,
     ) -> bool:
         """Mark a training as over; false where it was over before, which then stays."""
-        running = trainings.c.state == str(TrainingStatus.RUNNING)
-        this = trainings.update().where(trainings.c.id == training_id, running)
-        values = {"state": str(state), "error": error, "ended_at": ended_at or self._now()}
 
         def work(connection: Connection) -> bool:
-            changed = connection.execute(this.values(**values)).rowcount > 0
+            changed = _end(connection, training_id, state, error, ended_at or self._now())
             if changed:
                 record_event(connection, Topic.TRAINING, training_id, self._now)
             return changed
@@ -136,6 +138,20 @@ class TrainingStore:
         """Give what each host of a training used, by the names of the hosts."""
         query = select(usage.c.host, usage.c.series).where(usage.c.training_id == training_id)
         return dict(self._database.fetch(query.order_by(usage.c.host), usage_from_row))
+
+
+def _end(
+    connection: Connection,
+    training_id: int,
+    state: TrainingStatus,
+    error: str | None,
+    ended_at: datetime,
+) -> bool:
+    """Mark a training as over, unless it was before; tell whether it was not."""
+    running = trainings.c.state == str(TrainingStatus.RUNNING)
+    this = trainings.update().where(trainings.c.id == training_id, running)
+    values = {"state": str(state), "error": error, "ended_at": ended_at}
+    return connection.execute(this.values(**values)).rowcount > 0
 
 
 def training_from_row(row: Mapping[str, Any]) -> TrainingRecord:

@@ -154,10 +154,10 @@ class TrainingRecorder:
                 checkpoint=self._record.checkpoint,
                 weights=self._record.weights,
                 usage_series=usage,
+                state=state,
+                error=error,
             )
             self._has_new_epoch = False
-            if state is not None:
-                store.trainings.end(self._record.id, state, error=error)
         except Exception as problem:  # noqa: BLE001 - whatever it is, the training goes on
             self._close()
             is_told = state is not None or not isinstance(problem, StoreLockedError)

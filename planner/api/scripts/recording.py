@@ -92,12 +92,13 @@ def end_row(
     """Write how a training ended that has a row, and its steps of ``batch`` samples."""
     if training_id is None:
         return
+    done = None if counted is None else (_whole_epoch(counted, batch),)
+    steps = None if counted is None else counted.made
     try:
         with Store.open(db, create=False) as store:
-            if counted is not None:
-                done = (_whole_epoch(counted, batch),)
-                store.trainings.update(training_id, epochs_done=done, steps=counted.made)
-            store.trainings.end(training_id, state, error=error)
+            store.trainings.update(
+                training_id, epochs_done=done, steps=steps, state=state, error=error
+            )
     except PlannerError as problem:
         listener(Warned(message=f"this training is not fully recorded: {problem}"))
 
