@@ -255,7 +255,9 @@ class _Measuring:
                     f"{format_duration(request.budget_s)} of --budget held no comparison of plans, "
                     "as steps take long here: the same command goes on"
                 ) from error
-            if result.interrupted and key not in self._reasons:
+            if result.interrupted:
+                if key in self._reasons:
+                    raise cancellation.make_error()
                 raise KeyboardInterrupt
 
     def _sweep(self, wanted: WantedSweep, share_s: float) -> None:
@@ -344,7 +346,11 @@ class _Measuring:
 
     @contextmanager
     def _limited(self, limit_s: float, key: str) -> Iterator[Cancellation]:
-        """Give a cancellation that is used when a time is up, which is then the reason."""
+        """Give a cancellation that is used when a time is up, which is then the reason.
+
+        It is none where the block comes to its end all the same.
+        """
+        is_over = False
         with self._make_cancellation() as cancellation:
 
             def end() -> None:
@@ -359,12 +365,15 @@ class _Measuring:
             timer.start()
             try:
                 yield cancellation
+                is_over = True
             except CancelledError:
                 if key not in self._reasons:
                     raise
             finally:
                 timer.cancel()
                 timer.join()
+                if is_over:
+                    self._reasons.pop(key, None)
 
 
 def _least_s(wanted: Wanted) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from imagined_machines import node_of
 
 from launch.errors import InvalidPlanError
 from launch.reports import Noted, StepDone
-from planner.api import HostAccess, Hosts, plans, reports, trainings
+from planner.api import HostAccess, Hosts, TuneResult, plans, reports, trainings
 from planner.api.reports import measuring
 from planner.api.reports.measuring import MeasureRequest, _Measuring
 from planner.cancellation import Cancellation
@@ -208,6 +208,24 @@ def test_time_that_holds_no_comparison_is_a_reason_of_the_report_and_tried_again
     why = done.reasons[trial_key(STEADY, "threads")]
     assert "of --budget held no comparison of plans" in why
     assert why.endswith(": the same command goes on")
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_what_is_over_as_its_time_is_up_is_measured_and_no_reason(measure, monkeypatch, is_over):
+    """The story: a figure that was there had the reason "not over after 20m 0s" beside it."""
+    for name in ("_OVERTIME", "_OVERTIME_S"):
+        monkeypatch.setattr(measuring, name, 0.0)
+
+    def tune(request, *, cancellation, **_):
+        with suppress(CancelledError):
+            cancellation.wait(60.0)
+        return TuneResult(nodes=(), elapsed_s=1.0, interrupted=not is_over)
+
+    monkeypatch.setattr("planner.api.tuning.tune", tune)
+    done, _ = measure(OneStrategy(), make_cancellation=no_cancellation)
+    key = trial_key(STEADY, "threads")
+    assert (key in done.done, key not in done.reasons) == (is_over, is_over)
+    assert is_over or done.reasons[key].startswith("not over after 0.0s, as the machine is slow")
 
 
 def test_no_time_is_a_reason_with_the_way_on(measure):
