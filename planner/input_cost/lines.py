@@ -39,7 +39,7 @@ def data_facts(speed: DataSpeed) -> Iterator[tuple[str, str]]:
 
 
 def _kind(file_system: str) -> str:
-    return file_system or "an unknown file system"
+    return printable(file_system) or "an unknown file system"
 
 
 def _place(speed: DataSpeed) -> str:

@@ -179,3 +179,12 @@ def test_file_system_that_is_not_known_is_said_not_to_be():
     line = next(input_lines(assess(PLAIN, data=unknown)))
     assert line.startswith("data: /mnt/data on an unknown file system, epoch 1 takes ")
     assert dict(data_facts(unknown))["  local copy"].startswith("/cache (an unknown file system): ")
+
+
+def test_file_system_of_a_stored_probe_does_nothing_to_a_terminal():
+    """A database that others write to could have recoloured what `plans show` says."""
+    local = replace(NETWORK.local, file_system="\x1b[2Jnfs")
+    odd = replace(NETWORK, file_system="\x1b[2Jnfs", local=local)
+    lines = [*input_lines(assess(PLAIN, data=odd)), *dict(data_facts(odd)).values()]
+    assert all(line.isprintable() for line in lines)
+    assert "\\x1b[2Jnfs" in lines[0]
