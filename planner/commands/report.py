@@ -38,10 +38,11 @@ def make_report(
         done, reasons = measured.done, measured.reasons
     with out.missing_as_empty():
         trainings.find(most=1, db=db)
-    sections = reports.make(request.papers, reasons=reasons, data=request.data, db=db)
+    make = partial(reports.make, request.papers, reasons=reasons, data=request.data, db=db)
+    sections = make()
     files: list[Path] = []
     if folder is not None:
-        files = folder.write(report_files(sections, utc_now(), formats))
+        files = folder.write(report_files(make(names_db=True), utc_now(), formats))
     _show(sections, out)
     for file in files:
         out.note(f"wrote {file}")

@@ -9,6 +9,7 @@ from planner.paper_tables import load_paper, paper_names
 from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
 from planner.paper_tables._values import PaperSection
+from planner.store import whole_name
 
 
 def make(
@@ -31,13 +32,16 @@ def make(
         reasons: Why something could not be measured just now, as `measure` gives them.
         data: Folders, by use case: what was measured with them is shown before all else.
         db: Database; where there is none yet, all figures are missing.
-        names_db: Whether commands for what is missing name it though one typed here would find it.
+        names_db: Whether commands for what is missing name it by its whole path, though one typed
+            here would find it: they are read elsewhere.
 
     Raises:
         UsageError: There is no paper of a name.
         StoreError: The database cannot be used.
     """
     chosen = load_papers(papers)
+    if names_db:
+        db = whole_name(db)
     held = collect(chosen, db, reasons or {}, data, names_db=names_db)
     return [paper.section(held) for paper in chosen]
 

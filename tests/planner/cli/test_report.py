@@ -37,6 +37,15 @@ def test_files_are_written_and_written_again(ddlplan):
     assert "made/here/report.md" not in ddlplan.listing()
 
 
+def test_commands_in_files_name_the_database_wherever_they_are_read(ddlplan):
+    """The story: typed in the folder of the report, they measured into another database."""
+    shown = ddlplan.data("report", "--out", "made", "--format", "md", "--db", "lab.db")
+    written = (ddlplan.folder / "made" / "report.md").read_text().replace("\\", "")
+    assert f"ddlplan report --measure --db {ddlplan.folder / 'lab.db'}" in written
+    assert "--db lab.db" not in written
+    assert "ddlplan report --measure --db lab.db" in str(shown["papers"])
+
+
 def test_a_file_of_the_user_stays_and_nothing_is_measured(ddlplan):
     (ddlplan.folder / "report.md").write_text("mine")
     ended = ddlplan.run("report", "--out", ".", "--measure", "--allow-run-as-root")
