@@ -66,12 +66,14 @@ def name_database(command: str, db: str) -> str:
     """Give a command line of ddlplan with the option that names a database.
 
     It is for whoever reads it, whose shell may have another DDLPLAN_DB, or none. The option stands
-    before the ``--`` of a script. What is no command of ddlplan stays as it is.
+    before the ``--`` of a script. What is no command of ddlplan, or names one, stays as it is.
     """
     if not command.startswith("ddlplan "):
         return command
     words = shlex.split(command)
     end = words.index("--") if "--" in words else len(words)
+    if "--db" in words[:end]:
+        return command
     return command_line([*words[:end], "--db", db, *words[end:]])
 
 

@@ -30,7 +30,7 @@ def show(request: PageRequest, context: Context) -> View:
     record = trainings.get(training_id, db=db)
     usage = trainings.get_usage(training_id, db=db)
     related = jobs.find(training_id=training_id, db=db)
-    next_step = _next_command(record, related[0].request if related else {})
+    next_step = _next_command(record, related[0].request if related else {}, context)
     is_running = record.state is TrainingStatus.RUNNING
     running = job_views(job for job in related if is_running and not job.state.is_over)
     logs, why_no_log = _read_logs(training_id, context)
@@ -83,10 +83,13 @@ def _keeps_checkpoints(job: JobRecord) -> bool:
     return "checkpoint" in job.request or " --checkpoint" in job.title
 
 
-def _next_command(record: TrainingRecord, request: Mapping[str, Any]) -> tuple[str, str]:
+def _next_command(
+    record: TrainingRecord, request: Mapping[str, Any], context: Context
+) -> tuple[str, str]:
     """Give what to do from here, and the command for that.
 
-    ``request`` has the options of the job that ran it; it is empty where none did.
+    ``request`` has the options of the job that ran it; it is empty where none did. Another machine
+    has no file of this one, but may have a copy of it.
     """
     if record.checkpoint is None or record.state in (TrainingStatus.RUNNING, TrainingStatus.DONE):
         return "All numbers as text", f"ddlplan runs show {record.id}"
@@ -100,6 +103,10 @@ def _next_command(record: TrainingRecord, request: Mapping[str, Any]) -> tuple[s
         words += [f"--{option.replace('_', '-')}", *([] if value is True else [str(value)])]
     folder = str(Path(record.checkpoint).parent)
     words += ["--checkpoint", folder, "--resume"]
-    is_here = record.machine == platform.node()
-    where = "" if is_here else f" on {record.machine}, which has it"
+    where = ""
+    if record.machine != platform.node():
+        where = f" on {record.machine}, which has it"
+        if context.typed_on is not None:
+            where += ", with a copy of this database as COPY"
+            words += ["--db", "COPY"]
     return f"To go on from its checkpoint{where}", shlex.join(words)

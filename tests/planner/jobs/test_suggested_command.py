@@ -62,7 +62,7 @@ def test_database_is_named_before_the_command_of_a_script_whatever_the_shell_has
     own, script = "ddlplan launch --plan 3", " -- python 'a -- b.py' --workers {workers}"
     assert name_database(own + script, db) == f"{own} --db '/data/my lab.db'{script}"
     assert name_database("ddlplan probe", db) == "ddlplan probe --db '/data/my lab.db'"
-    for same in ("torchrun train.py", "python -m 'unclosed"):
+    for same in ("torchrun train.py", "python -m 'unclosed", "ddlplan launch --db COPY --resume"):
         assert name_database(same, db) == same
     assert name_database("ddlplan probe", "planner.db") == "ddlplan probe --db planner.db"
     monkeypatch.setenv("DDLPLAN_DB", db)

@@ -23,8 +23,9 @@ from planner.records.job_record import JobKind, JobState
 from planner.records.progress import SweepProgress, TrainingProgress
 from planner.records.training_record import TrainingStatus
 from planner.service.pages import overview
+from planner.service.pages.job import JobView
 from planner.service.pages.rendering import render
-from planner.service.pages.view import Context
+from planner.service.pages.view import Context, View
 from probes import codec
 
 
@@ -103,7 +104,9 @@ def test_training_of_another_machine_is_resumed_there(store, show, tmp_path):
     newest = tmp_path / "kept" / "step-00000002"
     add_training(store, TrainingStatus.CANCELLED, machine="atlas", checkpoint=str(newest))
     text = show("trainings")
-    assert "To go on from its checkpoint on atlas, which has it, type:" in text
+    place = "on atlas, which has it, with a copy of this database as COPY"
+    assert f"To go on from its checkpoint {place}, type:" in text
+    assert "--resume --db COPY" in text
     assert "Resume from the checkpoint" not in text
 
 
@@ -241,6 +244,22 @@ def test_commands_for_a_database_on_a_server_are_for_every_machine():
     assert "On the machine that is to train, with this database:" in page
     assert "<code>ddlplan probe --db postgresql+psycopg://lab@host/plans</code>" in page
     assert "which has this database" not in page
+
+
+def test_log_on_another_machine_is_no_command_where_this_one_alone_has_the_database(store, show):
+    """The story: the command was to be typed here, where it said that the log is elsewhere."""
+    store.jobs.add(replace(JOB, machine="atlas", folder="/home/ada/jobs/1"))
+    text = show("jobs")
+    assert "The log of job 1 is not in /home/ada/jobs/1 here: see atlas." in text
+    assert "ddlplan jobs logs" not in text
+
+
+def test_log_is_read_on_the_machine_of_its_job_where_all_reach_the_database():
+    db, job = "postgresql+psycopg://lab@host/plans", replace(JOB, id=1, folder="/home/ada/jobs/1")
+    values = {"job": JobView(record=job), "log": None, "why_no_log": "it is on vm", "forms": []}
+    view = View(template="job.html", title="Job 1", values=values)
+    text = " ".join(Markup(render(view, "/jobs/1", Context(db=db), 0)).text.split())
+    assert f"The whole log, on {JOB.machine}: ddlplan jobs logs 1 --db {db}" in text
 
 
 def test_long_error_of_a_job_is_shown_to_its_end(store, show):
