@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -96,7 +98,7 @@ def sweep(
         is_best = plans.strip() == BEST
         named = BEST if is_best else counts_named("--plans", plans, word=BEST)
     if isinstance(named, tuple) and named:
-        use_case, data = find_case(use_case, data, named[0], db)
+        use_case, data = _find_case(use_case, data, named, db)
     if use_case is None or batches is None:
         missing = "--use-case" if use_case is None else "--batches"
         raise UsageError(f"Missing option '{missing}': see ddlplan sweep --help")
@@ -118,6 +120,28 @@ def sweep(
     from planner.commands.sweep import run_sweep
 
     run_sweep(request, db, out, html=html, as_csv=csv, waits=not no_wait)
+
+
+def _find_case(
+    use_case: str | None, data: Path | None, plans: Sequence[int], db: str
+) -> tuple[str | None, Path | None]:
+    """Give the use case and the data that were named, else those of the plans that were.
+
+    Raises:
+        UsageError: One of them leads to no use case, see `find_case`; or they were found with
+            different data. That one is for another use case, the sweep says.
+    """
+    first, *others = plans
+    found = find_case(use_case, data, first, db)
+    for other in others if use_case is None else ():
+        its_case, its_data = find_case(None, data, other, db)
+        if its_case == found[0] and its_data != found[1]:
+            known = [place or "no data that were named" for place in (found[1], its_data)]
+            raise UsageError(
+                f"plan {first} was found with {known[0]}, and plan {other} with {known[1]}: "
+                "say with --use-case and --data what to train"
+            )
+    return found
 
 
 @sweep_app.command("list", cls=GroupedCommand)

@@ -6,11 +6,16 @@ import csv
 import io
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sample_plan import FOUND
+from store_cases import STUDY
+from worth_cases import FACTS
 
 from planner.quantities import format_count
+from planner.store import Store
 
 CLOUDS = f"{Path(__file__).parents[1] / 'sweeps' / 'clouds.py'}:Clouds"
 SWEEP = ("sweep", "--use-case", CLOUDS, "--batches", "8,16,32,64", "--devices", "1,2")
@@ -94,6 +99,25 @@ def test_plans_of_a_sweep_know_their_use_case(tuned):
     ended = tuned.run("sweep", "--plans", 1, "--batches", 8, "--html", ".")
     assert ended.code == 2
     assert "--html .: " in ended.errors[0]
+
+
+def test_plans_that_were_found_with_different_data_ask_which_to_train_with(ddlplan):
+    """The story: the data of the first one were those of all, without a word."""
+    with Store.open(str(ddlplan.folder / "planner.db")) as store:
+        for folder in ("/data/one", "/data/other", None):
+            facts = replace(FACTS, data=folder)
+            study_id = store.studies.get_or_create(replace(STUDY, data=str(folder), facts=facts))
+            store.plans.save(replace(FOUND, id=None, use_case="simplebig", study_id=study_id))
+    for plans, found in (
+        ("1,2", "plan 1 was found with /data/one, and plan 2 with /data/other"),
+        ("2,3", "plan 2 was found with /data/other, and plan 3 with no data that were named"),
+    ):
+        ended = ddlplan.run("sweep", "--plans", plans, "--batches", 8)
+        assert ended.code == 2
+        (error,) = ended.errors
+        assert error == f"error: {found}: say with --use-case and --data what to train"
+    ended = ddlplan.run("sweep", "--plans", "1,2", "--batches", 8, "--data", "nowhere")
+    assert "nowhere: no such file or folder" in ended.errors[0]
 
 
 @pytest.mark.parametrize("options", [("--allow-stale",), ("--allow-stale", "--plans", "best")])
