@@ -65,5 +65,17 @@ def _receive(sent: tuple[SizedBatch, torch.cuda.Event]) -> SizedBatch:
 
 
 def _record_stream(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
-    tensor.record_stream(stream)
+    for part in _strided_parts(tensor):
+        part.record_stream(stream)
     return tensor
+
+
+def _strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    """Give the tensors that have the memory of a sparse one; of any other, itself."""
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    if tensor.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+    if tensor.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+    return (tensor,)

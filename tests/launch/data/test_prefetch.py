@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from launch.data.batch import leaves, map_tensors
-from launch.data.prefetch import prefetch, send_ahead
+from launch.data.prefetch import _record_stream, prefetch, send_ahead
 from launch.data.raw_pictures import RawPictures
 
 
@@ -38,6 +38,34 @@ def test_every_tensor_of_a_batch_is_changed_and_nothing_else():
     assert changed[1]["name"] == ["a", "b"]
     tensors = [leaf for leaf in leaves(changed) if isinstance(leaf, torch.Tensor)]
     assert [tensor.flatten()[0].item() for tensor in tensors] == [1.0, 1.0, 1.0]
+
+
+SPARSE = {
+    torch.sparse_coo: (None, 2),
+    torch.sparse_csr: (None, 3),
+    torch.sparse_csc: (None, 3),
+    torch.sparse_bsr: ((2, 2), 3),
+    torch.sparse_bsc: ((2, 2), 3),
+}
+
+
+@pytest.mark.parametrize("layout", SPARSE)
+def test_memory_of_a_sparse_tensor_is_kept_by_its_parts(layout, monkeypatch):
+    """The story: torch has no record_stream for such tensors, and the first batch failed."""
+    blocksize, parts = SPARSE[layout]
+    tensor, kept = torch.eye(4).to_sparse(layout=layout, blocksize=blocksize), []
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda part, _: kept.append(part.layout))
+    assert _record_stream(tensor, None) is tensor
+    assert kept == [torch.strided] * parts
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_a_gpu_gets_sparse_tensors_too(layout):
+    batch = torch.eye(4).to_sparse(layout=layout)
+    ((given, size),) = prefetch(iter([(batch, 4)]), torch.device("cuda:0"))
+    assert (given.layout, given.is_cuda, size) == (layout, True, 4)
+    assert torch.equal(given.to_dense().cpu(), torch.eye(4))
 
 
 @pytest.mark.gpu
