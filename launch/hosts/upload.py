@@ -50,7 +50,12 @@ def upload(host: Host, document: bytes, *, ssh_config: Path | None) -> str:
         ended = subprocess.run(
             command, input=document, capture_output=True, timeout=_LIMIT_S, check=False
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:  # whose own text is the whole command
+        raise HostUnreachableError(
+            f"host {host.name} did not take what the job is told within {_LIMIT_S:g} s: see "
+            "whether it still answers, with ddlplan doctor --hosts FILE, then try again"
+        ) from error
+    except OSError as error:
         raise HostUnreachableError(f"host {host.name}: {error}") from error
     if received := find_document(ended.stdout.decode(errors="replace"), _DOCUMENT_KEY):
         return str(received[_DOCUMENT_KEY])

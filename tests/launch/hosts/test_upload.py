@@ -86,6 +86,22 @@ def test_what_ended_it_on_the_host_is_told_and_not_how_it_came_to_that(tmp_path,
         upload(Host(name="node1", line=1), DOCUMENT, ssh_config=tmp_path / "config")
 
 
+def test_host_that_takes_too_long_is_named_with_the_limit_and_without_the_command(
+    tmp_path, monkeypatch
+):
+    """The story: it said "Command '['/usr/bin/env', ...]' timed out", with all that ssh is told."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("launch.hosts.upload._LIMIT_S", 0.2)
+    with pytest.raises(HostUnreachableError) as told:
+        upload(Host(name="node1", line=1), DOCUMENT, ssh_config=tmp_path / "config")
+    assert str(told.value) == (
+        "host node1 did not take what the job is told within 0.2 s: see whether it still answers, "
+        "with ddlplan doctor --hosts FILE, then try again"
+    )
+
+
 def test_nothing_is_left_of_a_document_that_has_no_room(tmp_path):
     """The story: its first part filled the disk for an hour more."""
     receive = [sys.executable, "-B", "-P", "-m", "launch.hosts.upload"]
