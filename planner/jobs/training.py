@@ -109,6 +109,7 @@ def run_job(
 
     Raises:
         RunDirectoryError: The files of the run cannot be made.
+        LaunchError: The first host does not take the job, or no MPI can start it; nothing is left.
         UseCaseError: The use case or its data are at fault; nothing was trained, nothing is left.
         TrainingFailedError: A worker, a rank, a host or mpirun failed.
         CancelledError: The job has ended because that was asked for; or it had an accident after
@@ -119,15 +120,20 @@ def run_job(
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
     on_report(RunBegun(run_directory=job.run_directory))
     received = _JobReports(job, directory, on_report)
-    end = run_mpi(
-        placement,
-        PROGRAM,
-        codec.encode(job, indent=1),
-        directory,
-        received.add,
-        cancellation,
-        silence_limit_s=_SILENCE_LIMIT_S,
-    )
+    try:
+        end = run_mpi(
+            placement,
+            PROGRAM,
+            codec.encode(job, indent=1),
+            directory,
+            received.add,
+            cancellation,
+            silence_limit_s=_SILENCE_LIMIT_S,
+        )
+    except BaseException:
+        if not (received.has_trained or directory.mpirun_log.exists()):
+            directory.remove()  # no rank was started: it is the folder of no run
+        raise
     cause = find_root_cause(end.failures, end.errors, placement.hosts)
     if cause is not None and cause.users_fault and not received.has_trained:
         directory.remove()

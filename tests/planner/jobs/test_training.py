@@ -14,7 +14,7 @@ from scripted_jobs import VALIDATED, WEIGHTS, WHOLE, ScriptedPlacement, job, sen
 from usage_samples import used
 from worth_cases import FACTS
 
-from launch.errors import UseCaseError
+from launch.errors import HostUnreachableError, UseCaseError
 from launch.reports import (
     Alive,
     Described,
@@ -24,6 +24,7 @@ from launch.reports import (
     Warned,
     make_node_failure,
 )
+from launch.system.run_directory import RunDirectory
 from planner.cancellation import Cancellation
 from planner.commands.signals import cancel_on_signals
 from planner.errors import CancelledError, RunDirectoryError, TrainingFailedError
@@ -91,6 +92,26 @@ def test_use_case_at_fault_is_told_with_the_host_that_found_it_so(tmp_path):
     fault = replace(make_node_failure("node2", "UseCaseError: no photos in data"), users_fault=True)
     with pytest.raises(UseCaseError, match=r"^node2: no photos in data$"):
         run(sending(fault) + "sys.exit(1)", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Unreachable(ScriptedPlacement):
+    """Its first host does not take the job."""
+
+    def deliver(self, directory: RunDirectory) -> Path:
+        raise HostUnreachableError("host node1: no answer")
+
+
+def test_job_of_which_no_rank_was_started_leaves_no_folder_of_a_run(tmp_path):
+    """The story: `runs/7` had what was launched, and read as a training that had been cut short."""
+    with pytest.raises(HostUnreachableError):
+        run_job(
+            job(),
+            tmp_path / "runs",
+            placement=Unreachable(program=""),
+            on_report=Heard(),
+            cancellation=Cancellation(),
+        )
     assert list(tmp_path.iterdir()) == []
 
 
