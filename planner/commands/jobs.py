@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from launch.system.log_part import LogPart
+from launch.system.log_part import MOST_LOG_BYTES
 from planner.api import jobs
 from planner.errors import NoDatabaseError, NoJobError
 from planner.jobs.suggested_command import database_options
@@ -56,7 +56,8 @@ def show_log(db: str, out: Output, job_id: int) -> None:
     """Write the log of a job; in JSON its last part."""
     _get(db, job_id)
     if out.as_json:
-        out.finish({"id": job_id, **codec.to_builtins(_read_end(job_id, db))})
+        part = jobs.read_log(job_id, offset=-MOST_LOG_BYTES, db=db)
+        out.finish({"id": job_id, **codec.to_builtins(part)})
         return
     _write_log(job_id, db, 0)
     out.finish(None)
@@ -118,13 +119,6 @@ def _write_log(job_id: int, db: str, offset: int) -> int:
         sys.stdout.write(_LINE_PARTS.sub(lambda found: printable(found[0]), part.text))
         sys.stdout.flush()
     return offset
-
-
-def _read_end(job_id: int, db: str) -> LogPart:
-    part = jobs.read_log(job_id, db=db)
-    if part.next_offset < part.size:
-        part = jobs.read_log(job_id, offset=part.next_offset - part.size, db=db)
-    return part
 
 
 def _command(name: str, job: JobRecord, db: str) -> str:
