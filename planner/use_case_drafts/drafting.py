@@ -6,6 +6,7 @@ import ast
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
+from keyword import iskeyword
 from pathlib import Path
 from stat import S_ISREG
 
@@ -99,7 +100,8 @@ class _Drafter:
         batch, batch_todo = self._default_batch(data, name)
         words = re.findall(r"[A-Za-z0-9]+", self._script.stem)
         class_name = "".join(word[:1].upper() + word[1:] for word in words) or "Script"
-        if not class_name.isidentifier() or class_name in names_bound(carried):
+        is_name = class_name.isidentifier() and not iskeyword(class_name)  # as None is
+        if not is_name or class_name in names_bound(carried):
             class_name = f"Case{class_name}"
         return Draft(
             script=re.sub(r"[^\w. -]", "_", self._script.name),  # for comments and a docstring

@@ -105,6 +105,18 @@ def test_a_script_at_top_level_keeps_collate_schedule_and_the_limit_of_its_gradi
     assert "print" not in text
 
 
+@pytest.mark.parametrize(
+    ("file", "name"), [("none.py", "CaseNone"), ("3d-net.py", "Case3dNet"), ("net.py", "CaseNet")]
+)
+def test_class_has_a_name_that_python_takes_and_the_script_does_not_have(file, name, tmp_path):
+    """The story: of a script none.py it was None, and its file no Python."""
+    script = tmp_path / file
+    script.write_text(drafted_scripts.IN_FUNCTIONS)
+    draft = draft_use_case(script)
+    assert draft.class_name == name
+    ast.parse(file_of(draft))
+
+
 def test_a_text_in_triple_quotes_stays_as_it_is_and_a_loss_may_stand_in_an_assignment(tmp_path):
     script = """
 import torch
