@@ -125,6 +125,7 @@ def compare(
     """Compare a plan with other ways to train, in turns: peers such as DDP, Lightning or Ray."""
     from launch.use_cases import make_workload
     from planner.peer_runs.request import CompareRequest, Setting
+    from planner.peers import load_peer, peer_names
 
     out = start_output("compare", as_json=json)
     check_one_format(json=json, csv=csv)
@@ -139,7 +140,7 @@ def compare(
         workload=make_workload(
             use_case, settings=set or (), data=data, seed=seed, data_is_here=found.is_local
         ),
-        peers=_peers_named(with_),
+        peers=tuple(peer_names()) if with_ is None else names_of("--with", with_, load_peer),
         settings=tuple(Setting) if wanted == _BOTH else (Setting(wanted),),
         batch_size=batch_size,
         plan_id=plan,
@@ -154,14 +155,3 @@ def compare(
     from planner.commands.peers.compare import show_comparison
 
     show_comparison(request, found, db, out, waits=not no_wait, as_csv=csv, html=html)
-
-
-def _peers_named(text: str | None) -> tuple[str, ...]:
-    from planner.peers import load_peer, peer_names
-
-    if text is None:
-        return tuple(peer_names())
-    names = names_of("--with", text)
-    for name in names:
-        load_peer(name)
-    return names

@@ -72,9 +72,7 @@ def report(
     if format_ is not None and out_folder is None:
         raise UsageError(f"--format {format_} and no --out: name a folder for the files")
     formats = _formats(format_)
-    names = None if papers is None else names_of("--papers", papers)
-    for name in names or ():
-        load_paper(name)
+    names = None if papers is None else names_of("--papers", papers, load_paper)
     budget_s = duration_s("--budget", _BUDGET if budget is None else budget)
     folders: dict[str, Path] = {}
     for name, folder in map(_folder, data or ()):

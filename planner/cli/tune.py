@@ -43,7 +43,7 @@ from planner.cli.scripts import (
     needed_case,
     refuse_without_command,
 )
-from planner.cli.values import check_data, duration_s, find_hosts, one_of, strategies_named
+from planner.cli.values import check_data, duration_s, find_hosts, names_of, one_of
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -214,6 +214,7 @@ def tune(
     if replay is not None:
         _check_replay(context)
     from launch.noise_scale.efficiency import LR_SCALINGS
+    from launch.strategies import load_strategy
     from launch.use_cases import make_workload
     from planner.plans.objective import OBJECTIVES, TIME_TO_LOSS
 
@@ -236,7 +237,9 @@ def tune(
         ),
         "budget_s": duration_s("--budget", budget),
         "precision": one_of("--precision", precision, ("fp32", "bf16", "auto")),
-        "strategies": strategies_named(strategies),
+        "strategies": None
+        if strategies is None
+        else names_of("--strategies", strategies, load_strategy),
         "objective": one_of("--objective", objective, OBJECTIVES),
         "lr_scaling": one_of("--lr-scaling", lr_scaling, LR_SCALINGS),
     }

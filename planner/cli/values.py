@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,23 +97,13 @@ def one_of(option: str, value: str, choices: Sequence[str]) -> str:
     return value
 
 
-def names_of(option: str, text: str) -> tuple[str, ...]:
-    """Give the names of a list with commas, each once."""
+def names_of(option: str, text: str, load: Callable[[str], object] = str) -> tuple[str, ...]:
+    """Give the names of a list with commas, each once; ``load`` refuses those it does not know."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise typer.BadParameter(f"{option} {text!r}: name at least one")
-    return names
-
-
-def strategies_named(text: str | None) -> tuple[str, ...] | None:
-    """Give the strategies of a list with commas, ``None`` where there is no list."""
-    from launch.strategies import load_strategy
-
-    if text is None:
-        return None
-    names = names_of("--strategies", text)
     for name in names:
-        load_strategy(name)
+        load(name)
     return names
 
 
