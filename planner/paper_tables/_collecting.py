@@ -79,7 +79,7 @@ def _studies(
 
     A search goes on with an old study where it has the same data: the newest is not the last used.
     """
-    known = {(one.name, one.fingerprint): one for one in machines}
+    known = {(one.name, one.fingerprint): one.hardware for one in machines}
     by_place: dict[tuple[str, str], list[StudyRecord]] = {}
     for record in sorted(
         store.catalog.studies(use_case=case),
@@ -96,7 +96,7 @@ def _studies(
         yield StudyEvidence(
             record=record,
             read_trials=partial(_read_trials, db, record.id),
-            machine=known.get(place),
+            hardware=known.get(place),
             has_plan=bool(store.catalog.plans(study_id=record.id, most=1)),
             others=len(others),
         )

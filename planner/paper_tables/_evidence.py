@@ -41,7 +41,8 @@ class StudyEvidence:
     read_trials: Callable[[], Sequence[StoredTrial]]
     """Reads its trials, which not all of a report needs."""
 
-    machine: MachineRecord | None
+    hardware: Hardware | None
+    """Of the machine, where a probe of it is stored."""
 
     has_plan: bool = True
     """Whether a plan of it is stored."""
@@ -50,14 +51,9 @@ class StudyEvidence:
     """Further studies of that use case and machine, which are not shown."""
 
     @cached_property
-    def trials(self) -> Sequence[StoredTrial]:
-        """In the order in which they ended."""
-        return self.read_trials()
-
-    @property
-    def hardware(self) -> Hardware | None:
-        """The machine, where a probe of it is stored."""
-        return None if self.machine is None else self.machine.hardware
+    def results(self) -> Sequence[TrialResult]:
+        """Of its trials, in the order in which they ended."""
+        return [trial.result for trial in self.read_trials()]
 
     @property
     def data(self) -> str | None:
@@ -76,16 +72,14 @@ class StudyEvidence:
     @property
     def has_tried_baseline(self) -> bool:
         """Whether the run on one core was tried, though it may have failed."""
-        return any(
-            self._is_baseline(trial.result) and not trial.result.plan.gpus for trial in self.trials
-        )
+        return any(self._is_baseline(one) and not one.plan.gpus for one in self.results)
 
     def _baselines(self, *, on_gpus: bool) -> list[TrialResult]:
         return [
-            trial.result
-            for trial in self.trials
-            if self._is_baseline(trial.result) and trial.result.outcome.has_times
-            if bool(trial.result.plan.gpus) is on_gpus
+            one
+            for one in self.results
+            if self._is_baseline(one) and one.outcome.has_times
+            if bool(one.plan.gpus) is on_gpus
         ]
 
     def _is_baseline(self, result: TrialResult) -> bool:
@@ -103,8 +97,7 @@ class StudyEvidence:
         A plan that several searches timed counts with the trial that had the most turns.
         """
         thorough: dict[Plan, TrialResult] = {}
-        for trial in self.trials:
-            result = trial.result
+        for result in self.results:
             if not result.role.is_for_choice or result.role is Role.BASELINE:
                 continue
             if result.plan.strategy != strategy or bool(result.plan.gpus) is not on_gpus:
@@ -127,7 +120,7 @@ class StudyEvidence:
         """
         on_gpus = bool(result.plan.gpus)
         known = self._baselines(on_gpus=on_gpus)
-        same = [t.result for t in self.trials if t.result.plan == result.plan]
+        same = [one for one in self.results if one.plan == result.plan]
         paired = compare_pairs(
             [(one, other) for one in known for other in same], noise=self._noise[on_gpus]
         )
@@ -146,7 +139,7 @@ class StudyEvidence:
         found = {}
         for on_gpus in (False, True):
             known = self._baselines(on_gpus=on_gpus)
-            beside = [t.result for t in self.trials if any(pair_logs(b, t.result) for b in known)]
+            beside = [one for one in self.results if any(pair_logs(b, one) for b in known)]
             found[on_gpus] = PairNoise.of_results(beside)
         return found
 
@@ -155,7 +148,7 @@ class StudyEvidence:
 
         ``None`` where the time was too short for its steps: more of it may give them.
         """
-        of_strategy = [t.result for t in self.trials if t.result.plan.strategy == strategy]
+        of_strategy = [one for one in self.results if one.plan.strategy == strategy]
         short = (Outcome.TIME_LIMIT, Outcome.NO_TIME)
         failed = [result for result in of_strategy if result.outcome not in short]
         if not failed or any(result.outcome.has_times for result in failed):
@@ -165,7 +158,7 @@ class StudyEvidence:
 
     def has_tried(self, strategy: str) -> bool:
         """Tell whether there was a trial of a strategy, whatever came of it."""
-        return any(trial.result.plan.strategy == strategy for trial in self.trials)
+        return any(one.plan.strategy == strategy for one in self.results)
 
     @property
     def least_budget_s(self) -> float | None:
@@ -356,9 +349,7 @@ def describe_machine(study: StudyEvidence) -> str:
     """Name the hardware and the software behind a study's figures."""
     record, node = study.record, study.hardware
     when = "" if record.last_trial_at is None else f", {record.last_trial_at:%Y-%m-%d}"
-    hardware = "no probe of it is stored"
-    if node is not None:
-        hardware = describe_hardware(node)
+    hardware = "no probe of it is stored" if node is None else describe_hardware(node)
     made_up = "; generated data" if study.is_generated else ""
     software = describe_software(record.software)
     others = "1 other study is" if study.others == 1 else f"{study.others} other studies are"

@@ -30,7 +30,6 @@ from planner.report.plan_line import describe_plan
 from planner.trainings.rates import ratio_of_trainings
 from planner.trials.result import TrialResult
 from probes.hardware import Hardware
-from probes.timing import Interval
 
 _CASES = {"simplebig": "SimpleBig (AlexNet)", "complexsmall": "ComplexSmall (VGG16)"}
 _BASELINE = "baseline"
@@ -175,10 +174,8 @@ def _rows(
     head = {
         "setting": Cell(text=setting.title),
         "published": Cell.published(setting.published.get(case)),
-        "unit": Cell(text=_unit(on_gpus=on_gpus)),
+        "unit": Cell(text="s (ours: an epoch)" if setting.is_baseline else _unit(on_gpus=on_gpus)),
     }
-    if setting.is_baseline:
-        head["unit"] = Cell(text="s (ours: an epoch)")
     if not held.of(case):
         key = trial_key(case, setting.strategy)
         tune = f"ddlplan tune --use-case {case}{db_option(held)}"
@@ -211,7 +208,9 @@ def _figures(
     rate = result.throughput_samples_per_s()
     assert rate is not None  # it has times
     if setting.is_baseline:
-        ours = _epoch_cell(study, rate)
+        facts = study.record.facts
+        epoch_s = None if facts is None else rate.reciprocal(facts.train_samples)
+        ours = Cell.of(epoch_s, "the study does not say how many samples an epoch has")
     else:
         why = "its study has no baseline on the same kind of device"
         ours = Cell.of(study.speedup(result), why)
@@ -220,13 +219,6 @@ def _figures(
         "rate": Cell.measured(rate),
         "plan": Cell(text=describe_plan(result.plan)),
     }
-
-
-def _epoch_cell(study: StudyEvidence, rate: Interval) -> Cell:
-    if study.record.facts is None:
-        return Cell.lacking("the study does not say how many samples an epoch has")
-    samples = study.record.facts.train_samples
-    return Cell.measured(rate.reciprocal(samples))
 
 
 def _why_not(

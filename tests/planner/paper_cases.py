@@ -52,7 +52,7 @@ def study(
         last_trial_at=NOON,
     )
     trials = changes.pop("trials", worth_cases.TRIALS)
-    values = {"record": record, "read_trials": lambda: trials, "machine": MACHINE}
+    values = {"record": record, "read_trials": lambda: trials, "hardware": NODE}
     return StudyEvidence(**values | changes)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import paper_cases
 import pytest
 import worth_cases
-from paper_cases import EVIDENCE, FACTS, MACHINE, NODE
+from paper_cases import EVIDENCE, FACTS, NODE
 
 from launch.use_cases import make_workload
 from planner.paper_tables import load_paper
@@ -63,8 +63,8 @@ def test_hardware_without_gpus_is_the_reason_and_no_row_is_left_out():
 def test_too_few_gpus_are_counted_where_no_reason_for_none_is_on_record(num_gpus, setting, why):
     """The story: three were "3 GPU on vm"."""
     gpus = tuple(Gpu(nvml_index=n, cuda_index=n) for n in range(num_gpus))
-    machine = replace(MACHINE, hardware=replace(NODE, gpus=gpus, gpu_reason=None))
-    held = StoredEvidence(studies={"simplebig": [paper_cases.study(machine=machine)]})
+    node = replace(NODE, gpus=gpus, gpu_reason=None)
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(hardware=node)]})
     assert rows_of("lerat-simplebig-gpu", held)[setting]["ours"].missing == why
 
 
