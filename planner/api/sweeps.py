@@ -19,10 +19,10 @@ from planner.plans.missing_plans import needing_plans
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan, utc_now
 from planner.store import Store, check_location, find_hazard
-from planner.sweeps.device_settings import make_device_settings, make_plan_settings
+from planner.sweeps.device_settings import make_device_settings
 from planner.sweeps.reports import SweepOpened
 from planner.sweeps.sweep_record import StoredSweep, SweepRecord, SweepSetting
-from planner.sweeps.sweep_request import SweepRequest, check_batches
+from planner.sweeps.sweep_request import SweepRequest
 from planner.sweeps.sweeper import Sweeper, with_batch
 from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
@@ -153,7 +153,11 @@ def _sweep_here(
         runner = TrialRunner(request.workload, node, servers, cancellation)
         listener(Working(what="loading PyTorch and the use case"))
         facts = runner.describe(listener)
-        check_batches(request.batches, facts)
+        if (largest := max(request.batches)) > facts.train_samples:
+            raise InvalidPlanError(
+                f"--batches has {largest} and train_samples={facts.train_samples}: "
+                f"use at most {facts.train_samples}"
+            )
         record = SweepRecord(
             created_at=utc_now(),
             use_case=request.workload.use_case,
@@ -211,7 +215,10 @@ def _make_settings(
             line = f"at most {settings[-1].label}: more of them than batch {least} has samples"
             listener(Noted(message=f"{line} are left out"))
     if request.plans:
-        settings += make_plan_settings(_find_plans(request, node, db, listener, cancellation))
+        settings += [
+            SweepSetting(label=f"plan {one.id}", plan=one.plan, plan_id=one.id)
+            for one in _find_plans(request, node, db, listener, cancellation)
+        ]
     return settings
 
 

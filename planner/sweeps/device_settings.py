@@ -1,4 +1,4 @@
-"""Device settings of a sweep: so many workers or GPUs with PyTorch's defaults, or stored plans."""
+"""Device settings of a sweep: so many workers or GPUs, with PyTorch's defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.strategies._gpus import cuda_devices, usable_gpus
-from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_count
 from planner.sweeps.sweep_record import SweepSetting
 from probes.hardware import Hardware
@@ -42,11 +41,6 @@ def make_device_settings(
     if chosen[-1] > most:
         raise InvalidPlanError(f"--devices has {chosen[-1]} and {what}={most}: use at most {most}")
     return [_make_setting(count, node) for count in chosen]
-
-
-def make_plan_settings(plans: Sequence[StoredPlan]) -> list[SweepSetting]:
-    """Make a setting of each stored plan."""
-    return [SweepSetting(label=f"plan {one.id}", plan=one.plan, plan_id=one.id) for one in plans]
 
 
 def _make_setting(count: int, node: Hardware) -> SweepSetting:

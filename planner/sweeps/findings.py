@@ -19,7 +19,7 @@ from planner.sweeps.sweep_record import StoredSweep, SweepPoint
 from planner.trials.comparison import compare_results, ratio_interval
 from planner.trials.drift import drift_deviation, rate_interval
 from planner.trials.result import Outcome
-from probes.timing import NORMAL_95, Interval
+from probes.timing import NORMAL_95, Interval, Measurement
 
 ACCURACY = "accuracy"
 """Metric of a use case that is the share of samples with the right answer."""
@@ -61,10 +61,12 @@ def point_figures(sweep: StoredSweep, point: SweepPoint) -> PointFigures:
     """Give what a point shows."""
     epoch = point.last_epoch
     loss = None if epoch is None else epoch.validation_loss
+    known = point.measurement if point.outcome is Outcome.OK else None
+    steps = sweep.record.train_samples / point.batch
     return PointFigures(
         point=point,
-        epoch_s=_epoch_time(sweep, point),
-        rough_epoch_s=_rough_epoch_time(sweep, point),
+        epoch_s=None if known is None else _epoch_time(sweep, point, known),
+        rough_epoch_s=None if known is None else steps * known.median_s,
         speedup=_speedup(sweep, point),
         accuracy=_accuracy(sweep, point),
         loss=loss if loss is not None and math.isfinite(loss) else None,
@@ -101,23 +103,15 @@ def find_sentences(sweep: StoredSweep) -> list[str]:
     return [f"{text[0].upper()}{text[1:]}." for text in found]
 
 
-def _epoch_time(sweep: StoredSweep, point: SweepPoint) -> Interval | None:
-    if point.measurement is None or point.outcome is not Outcome.OK:
-        return None
+def _epoch_time(sweep: StoredSweep, point: SweepPoint, known: Measurement) -> Interval | None:
     steps = sweep.record.train_samples / point.batch
-    logs = [math.log(steps * time_s) for time_s in point.measurement.samples_s]
+    logs = [math.log(steps * time_s) for time_s in known.samples_s]
     if len(logs) < _LEAST_TURNS or (turns := ratio_interval(logs)) is None:
         return None
     together = [one for one in sweep.points if one.side_by_side == point.side_by_side]
     time = rate_interval(turns, drift_deviation(together))
     # Where others computed beside its turns, it is shorter without them, by how much is not known.
-    return replace(time, low=time.low / point.measurement.most_slowed)
-
-
-def _rough_epoch_time(sweep: StoredSweep, point: SweepPoint) -> float | None:
-    if point.measurement is None or point.outcome is not Outcome.OK:
-        return None
-    return sweep.record.train_samples / point.batch * point.measurement.median_s
+    return replace(time, low=time.low / known.most_slowed)
 
 
 def _speedup(sweep: StoredSweep, point: SweepPoint) -> Interval | None:

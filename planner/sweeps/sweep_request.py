@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launch.case_facts import CaseFacts
-from launch.errors import InvalidPlanError
 from launch.workload import Workload
 
 BEST = "best"
@@ -34,16 +32,3 @@ class SweepRequest:
 
     allow_stale: bool = False
     """Take plans of other hardware or software too."""
-
-
-def check_batches(batches: tuple[int, ...], facts: CaseFacts) -> None:
-    """Check that a step can have as many samples.
-
-    Raises:
-        InvalidPlanError: There are fewer.
-    """
-    if (largest := max(batches)) > facts.train_samples:
-        raise InvalidPlanError(
-            f"--batches has {largest} and train_samples={facts.train_samples}: "
-            f"use at most {facts.train_samples}"
-        )
