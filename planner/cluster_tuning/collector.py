@@ -21,7 +21,6 @@ from planner.errors import NoDatabaseError, NoPlanError
 from planner.plans.stored_plan import utc_now
 from planner.store import Store
 from planner.trials.reports import Listener, StudyOpened, TrialEnded
-from planner.trials.result import TrialResult
 from planner.tuning.conclusion import TuneOutcome, conclude
 from planner.tuning.findings import Findings
 from planner.tuning.tune_request import TuneRequest
@@ -99,21 +98,22 @@ class Collector:
                 node.pixel_bytes = pixel_bytes
                 self._begin_study(node, facts)
             case TrialEnded(result=result):
-                self._store_trial(node, result)
+                assert node.findings is not None
+                self.listener(node.findings.add(result), host)
             case NodeFailed():
                 node.failure = report
             case NodeDone():
                 node.is_done = True
 
     def store_links(
-        self, hosts: Sequence[str], fingerprints: Sequence[str | None], measured: LinksMeasured
+        self, hosts: Sequence[str], nodes: Sequence[Hardware | None], measured: LinksMeasured
     ) -> None:
         """Keep what the network could do, with its hosts and their hardware by rank."""
         self.links = MeasuredLinks.from_ranks(
             measured.links,
             measured.all_reduces,
             hosts=hosts,
-            fingerprints=[fingerprint or "" for fingerprint in fingerprints],
+            fingerprints=["" if node is None else node.fingerprint() for node in nodes],
             measured_at=utc_now(),
         )
         if measured.links:
@@ -143,7 +143,3 @@ class Collector:
             )
             opened = StudyOpened(study_id=node.findings.study_id, is_generated=facts.is_generated)
             self.listener(opened, node.host)
-
-    def _store_trial(self, node: NodeState, result: TrialResult) -> None:
-        assert node.findings is not None
-        self.listener(node.findings.add(result), node.host)

@@ -95,8 +95,7 @@ class ClusterDriver:
             has_begun, report = True, passed.report
             if isinstance(report, LinksMeasured):
                 known = [self.checked.facts[name].hardware for name in names]
-                fingerprints = [None if node is None else node.fingerprint() for node in known]
-                self.collector.store_links(names, fingerprints, report)
+                self.collector.store_links(names, known, report)
             else:
                 self.collector.receive(names[passed.rank], report)
 

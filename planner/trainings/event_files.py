@@ -116,7 +116,9 @@ def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
             nonlocal events, is_marked
             match report:
                 case RunBegun(run_directory=directory):
-                    file = EventFile(folder, Path(directory).name, warn)
+                    file = EventFile(
+                        folder, Path(directory).name, lambda text: listener(Warned(message=text))
+                    )
                     events = opened.enter_context(file)
                 case Described(facts=facts) if events is not None and not is_marked:
                     if is_marked := facts.is_generated:  # each host says it
@@ -124,9 +126,6 @@ def charting(folder: Path | None, listener: Listener) -> Iterator[Listener]:
                 case EpochDone() if events is not None:
                     events.add(report)
             listener(report, host)
-
-        def warn(message: str) -> None:
-            listener(Warned(message=message))
 
         yield on_report
 

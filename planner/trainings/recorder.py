@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 
@@ -128,7 +128,7 @@ class TrainingRecorder:
         try:
             if self._has_trained:
                 self._close()
-                usage, (state, message) = self._usage(self._ranks), _end_state(error)
+                usage, (state, message) = self._usage(0, 1), _end_state(error)
                 self._write(_END_LOCK_TIMEOUT_S, usage, state=state, error=message)
         finally:
             self._close()
@@ -167,19 +167,16 @@ class TrainingRecorder:
         if not was_recorded and self._record.id is not None:
             self._on_recorded(self._record.id)
 
-    @property
-    def _ranks(self) -> range:
-        return range(len(self._series))
-
     def _next_usage(self) -> dict[str, HostUsage]:
         """Give the use of the hosts whose turn it is to be written; empty where none is due."""
         if not self._usage_pace.is_due:
             return {}
         with self._usage_pace.working():
             turn, self._turn = self._turn, (self._turn + 1) % self._turns
-            return self._usage(rank for rank in self._ranks if rank % self._turns == turn)
+            return self._usage(turn, self._turns)
 
-    def _usage(self, ranks: Iterable[int]) -> dict[str, HostUsage]:
+    def _usage(self, first: int, step: int) -> dict[str, HostUsage]:
+        ranks = range(first, len(self._series), step)
         return {self._record.hosts[rank].host: self._series[rank].values() for rank in ranks}
 
     def _open(self, lock_timeout_s: float) -> Store:
