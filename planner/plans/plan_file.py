@@ -13,7 +13,7 @@ from launch.errors import InvalidPlanError, UnknownStrategyError
 from launch.plan import Plan, Setting
 from launch.strategies import check_plan
 from planner.errors import PlanFileError, reason_of
-from planner.plans.measured_steps import MeasuredSteps, StepPoint, steps_from_points
+from planner.plans.measured_steps import StepPoint, steps_from_points
 from planner.plans.objective import Objective
 from planner.plans.stored_plan import Baseline, ComparedPlan, StoredPlan
 from planner.scripts.naming import STRATEGY, is_script
@@ -64,10 +64,6 @@ class _StepsDocument:
     def __post_init__(self) -> None:
         if not self.points:
             raise ValueError("points=[]: expected at least one measured batch")
-
-    def to_steps(self) -> MeasuredSteps:
-        """Fit the line anew, so that it matches its points."""
-        return steps_from_points(self.points)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +156,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
     except OverflowError as error:  # in the year 1, east of Greenwich
         raise PlanFileError(f"{source}: created_at: expected a time with its zone") from error
     samples = found.throughput_samples_per_s.samples
+    steps = found.step_time  # its line is fitted anew, so that it matches the points
     stored = StoredPlan(
         use_case=found.use_case,
         use_case_digest=found.use_case_digest,
@@ -180,7 +177,7 @@ def plan_from_json(values: object, *, source: str = "plan") -> StoredPlan:
         ),
         peak_memory_bytes=found.peak_memory_bytes,
         peak_device_memory_bytes=found.peak_device_memory_bytes,
-        step_time=None if found.step_time is None else found.step_time.to_steps(),
+        step_time=None if steps is None else steps_from_points(steps.points),
         gradient_bytes=found.gradient_bytes,
         begins_early=found.begins_early,
         objective=found.objective,

@@ -189,11 +189,8 @@ def _returning(samples: ast.expr, made: Sequence[ast.stmt]) -> list[ast.stmt]:
     kinds = {last_name(call.func) for call in calls_in([*made, samples])}
     if "TensorDataset" not in kinds or not kinds & _DRAWN:
         return [ast.Return(samples)]
-    name = samples.id if isinstance(samples, ast.Name) else "samples"
-    naming = [] if isinstance(samples, ast.Name) else [_assignment(name, samples)]
+    name, naming = "samples", [ast.Assign([ast.Name("samples", ast.Store())], samples, lineno=0)]
+    if isinstance(samples, ast.Name):
+        name, naming = samples.id, []
     mark = ast.parse(f"{name}.is_generated = True").body
     return [*naming, *mark, ast.Return(ast.Name(name, ast.Load()))]
-
-
-def _assignment(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)

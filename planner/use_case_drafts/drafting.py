@@ -157,16 +157,15 @@ class _Drafter:
         if call is None:
             text = "make the optimizer of these parameters"
             return Method(name="optimizer", arguments=arguments, todo=(text,))
-        line = call.lineno
         todo: list[str] = []
-        match _parameters_argument(call):
+        match next(value for value in given_to(call) if _parameters_in([value])):
             case ast.Call(func=ast.Attribute(attr="parameters"), args=[], keywords=[]) as first:
                 call = _with_parameters(call, first)
             case first:
                 todo.append(f"of {ast.unparse(first)}, make what these parameters allow")
         outer = slice_of(self._before, names_read([call]) - {"parameters"}, self._scope.fixed)
         body = [*outer, ast.Return(call)]
-        return self._scope.method("optimizer", arguments, body, line=line, todo=todo)
+        return self._scope.method("optimizer", arguments, body, line=call.lineno, todo=todo)
 
     def _schedule(self, optimizer: str | None) -> Iterator[Method]:
         """Give the learning-rate schedule: of several the last that is stepped with each batch."""
@@ -229,10 +228,6 @@ def _parameters_in(values: Sequence[ast.expr]) -> list[ast.Call]:
         for inner in calls_in(values)
         if last_name(inner.func) in ("parameters", "named_parameters")
     ]
-
-
-def _parameters_argument(call: ast.Call) -> ast.expr:
-    return next(value for value in given_to(call) if _parameters_in([value]))
 
 
 def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:

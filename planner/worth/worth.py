@@ -265,7 +265,8 @@ def _find_baselines(
             continue
         if plan != stored.plan:
             is_script = plan.strategy == SCRIPT
-            until_paid_s = _time_until_paid_s(evidence.elapsed_s, speedup)
+            gain = speedup.median
+            until_paid_s = None if gain <= 1 else evidence.elapsed_s / (1 - 1 / gain)
             epoch_s = None if facts is None or is_script else facts.train_samples / rate.median
             yield KnownBaseline(
                 name=AS_IT_IS if is_script and name == DEFAULTS else name,
@@ -325,7 +326,3 @@ def _name_baseline(plan: Plan, cores: int | None) -> str | None:
     if plan.devices == ("cpu",) and plan.threads == 1:
         return ONE_CORE
     return DEFAULTS if plan.devices != ("cpu",) or plan.threads == cores else None
-
-
-def _time_until_paid_s(tuning_s: float, speedup: Interval) -> float | None:
-    return None if speedup.median <= 1 else tuning_s / (1 - 1 / speedup.median)
