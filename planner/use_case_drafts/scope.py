@@ -55,38 +55,30 @@ class Scope:
     ) -> Method:
         """Make statements of the script, which are in this line of it, a method of the contract.
 
-        What is not known here joins what is to be filled in or looked at.
+        They have settings for options. What else they need joins what is needed of the top level,
+        and what is not known here what is to be filled in or looked at.
         """
-        body, problems = self.adopt(statements, re.findall(r"\w+", arguments))
-        return Method(name=name, arguments=arguments, body=body, todo=(*todo, *problems), line=line)
-
-    def adopt(
-        self, body: Sequence[ast.stmt], given: Iterable[str]
-    ) -> tuple[list[ast.stmt], list[str]]:
-        """Make statements those of a method: with settings for options, and what else they need.
-
-        Returns:
-            The statements, and what is not known.
-        """
-        is_of_object = "self" in names_read(body)
+        is_of_object = "self" in names_read(statements)
         replacing = _OptionsReplacer(self.options)
-        body = [replacing.visit(deepcopy(statement)) for statement in body]
-        free = names_read(body) - names_bound(body) - set(given) - BUILTINS - {"self"}
+        body = [replacing.visit(deepcopy(statement)) for statement in statements]
+        given = {"self", *re.findall(r"\w+", arguments)}
+        free = names_read(body) - names_bound(body) - given - BUILTINS
         bound = names_bound(s for s in self.statements if _is_definition(s) or _is_value(s))
         problems = list(replacing.problems)
         if is_of_object:
             problems.append("self is the script's own object: put what is meant in its place")
         if asked := sorted(names_read(body) & self._asking_functions()):
             problems.append(f"{', '.join(asked)}() reads the command line: put its values here")
-        for name in sorted(free):
-            if name in bound - self.options.holders:
-                self.wanted.add(name)
-            elif name not in self.options.holders:  # of which is said more above
-                problems.append(f"{name} is not known here")
+        for one in sorted(free):
+            if one in bound - self.options.holders:
+                self.wanted.add(one)
+            elif one not in self.options.holders:  # of which is said more above
+                problems.append(f"{one} is not known here")
         read = names_read(body)
-        problems += [f"{name}() cannot be answered here" for name in sorted(_ASKING & read)]
+        problems += [f"{one}() cannot be answered here" for one in sorted(_ASKING & read)]
         self.settings |= replacing.used
-        return body, list(dict.fromkeys(problems))
+        left = tuple(dict.fromkeys(problems))
+        return Method(name=name, arguments=arguments, body=body, todo=(*todo, *left), line=line)
 
     def _asking_functions(self) -> set[str]:
         """Name the functions of the script that read its command line."""
