@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,14 +31,12 @@ def make_report(
     folder = None if place is None else ReportFolder(place)
     if folder is not None:
         folder.check(possible_names(reports.make(request.papers, db=db), formats))
-    done: Sequence[str] = ()
-    reasons: Mapping[str, str] = {}
-    if measures:
-        measured = _measure(request, db, out)
-        done, reasons = measured.done, measured.reasons
+    measured = _measure(request, db, out) if measures else reports.Measured()
     with out.missing_as_empty():
         trainings.find(most=1, db=db)
-    make = partial(reports.make, request.papers, reasons=reasons, data=request.data, db=db)
+    make = partial(
+        reports.make, request.papers, reasons=measured.reasons, data=request.data, db=db
+    )
     sections = make()
     files: list[Path] = []
     if folder is not None:
@@ -49,7 +47,7 @@ def make_report(
     out.finish(
         {
             "papers": [_section_json(section) for section in sections],
-            "measured": list(done),
+            "measured": list(measured.done),
             "files": [str(file) for file in files],
         }
     )

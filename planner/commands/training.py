@@ -166,13 +166,7 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
         "host": result.prepared.host,
         "weights": None if outcome.weights is None else str(outcome.weights),
         "checkpoint": None if outcome.checkpoint is None else str(outcome.checkpoint),
-        "best_weights": None
-        if outcome.best is None
-        else {
-            "path": outcome.best.path,
-            "epoch": outcome.best.epoch,
-            "validation_loss": outcome.best.validation_loss,
-        },
+        "best_weights": codec.to_builtins(outcome.best),
         "onnx": codec.to_builtins(outcome.onnx) if isinstance(outcome.onnx, OnnxSaved) else None,
         "epochs": codec.to_builtins(outcome.epochs, null_for_nan=True),
         "expected_throughput_samples_per_s": expected,

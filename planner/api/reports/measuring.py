@@ -82,10 +82,10 @@ class MeasureRequest:
 class Measured:
     """What measuring for a report came to."""
 
-    done: tuple[str, ...]
+    done: tuple[str, ...] = ()
     """Keys of what was measured."""
 
-    reasons: Mapping[str, str]
+    reasons: Mapping[str, str] = field(default_factory=dict)
     """Why something was not, by its key."""
 
 

@@ -32,9 +32,7 @@ def show_plan(db: str, out: Output, plan_id: int, html: Path | None) -> None:
     _show_one(found, out)
 
 
-def show_best(
-    db: str, out: Output, use_case: str, node: str | None, data: Path | None = None
-) -> None:
+def show_best(db: str, out: Output, use_case: str, node: str | None, data: Path | None) -> None:
     """Show the plan that would be launched: here, or on the node that is named."""
     _show_one(plans.find_best(use_case, node, data=data, db=db), out)
 
