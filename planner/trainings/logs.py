@@ -44,11 +44,10 @@ def list_logs(record: TrainingRecord) -> list[TrainingLog]:
             # worker 10 after worker 9
             logs = sorted(directory.list_logs(host.host), key=lambda log: (len(log.name), log.name))
             files += [(log, host.host) for log in logs]
-    found = ((file, host, _size(file)) for file, host in files)
     return [
         TrainingLog(name=file.name, host=host, size=size)
-        for file, host, size in found
-        if size is not None
+        for file, host in files
+        if (size := _size(file)) is not None
     ]
 
 

@@ -187,7 +187,7 @@ def assess(
     result = evidence.find(stored.plan)
     if result is None or result.measurement is None:
         return None
-    step_s = _time_per_sample_s(result) * stored.plan.node_batch
+    step_s = 1 / _rate_of(result).median * stored.plan.node_batch
     parts = split_step(
         stored.plan,
         step_s,
@@ -233,17 +233,17 @@ def _find_runner_up(stored: StoredPlan, evidence: Evidence) -> RunnerUp | None:
     ]
     if not others:
         return None
-    plan = min(others, key=_time_per_sample_s).plan
+    plan = max(others, key=lambda one: _rate_of(one).median).plan
     if (lead := evidence.speed_ratio(plan, stored.plan)) is None:
         return None
     in_turns = evidence.raced_ratio(plan, stored.plan) is not None
     return RunnerUp(plan=plan, lead=lead, in_turns=in_turns)
 
 
-def _time_per_sample_s(result: TrialResult) -> float:
+def _rate_of(result: TrialResult) -> Interval:
     rate = result.throughput_samples_per_s()
     assert rate is not None  # evidence has no others
-    return 1 / rate.median
+    return rate
 
 
 def _find_baselines(
@@ -254,12 +254,12 @@ def _find_baselines(
     tried = _find_tried_baselines(stored, evidence, facts, cores)
     best = stored.throughput_samples_per_s.median
     for name in _RACED.values():
-        one, plan = raced.get(name), tried.get(name)
+        one, known = raced.get(name), tried.get(name)
         if one is not None and (name != OWN_BATCH or _is_same_but_batch(one.plan, stored.plan)):
             plan, speedup, in_turns = one.plan, one.speedup, True
             rate = speedup.reciprocal(best)
-        elif plan is not None and (found := _compare(stored.plan, plan, evidence)) is not None:
-            rate, speedup = found
+        elif known is not None and (faster := evidence.speed_ratio(known.plan, stored.plan)):
+            plan, speedup, rate = known.plan, faster, _rate_of(known)
             in_turns = evidence.raced_ratio(plan, stored.plan) is not None
         else:
             continue
@@ -281,25 +281,18 @@ def _find_baselines(
 
 def _find_tried_baselines(
     stored: StoredPlan, evidence: Evidence, facts: CaseFacts | None, cores: int | None
-) -> dict[str, Plan]:
+) -> dict[str, TrialResult]:
     """Find baselines among all trials; they are known by their settings."""
-    found: dict[str, Plan] = {}
+    found: dict[str, TrialResult] = {}
     own_batch = facts.default_batch if facts else stored.baseline and stored.baseline.node_batch
     for result in evidence.latest():
         if result.plan.node_batch != own_batch:
             continue
         if (name := _name_baseline(result.plan, cores)) is not None:
-            found[name] = result.plan
+            found[name] = result
         elif _is_same_but_batch(result.plan, stored.plan):
-            found[OWN_BATCH] = result.plan
+            found[OWN_BATCH] = result
     return found
-
-
-def _compare(best: Plan, plan: Plan, evidence: Evidence) -> tuple[Interval, Interval] | None:
-    """Give the rate of a plan, and by how much the best one is faster."""
-    known, speedup = evidence.find(plan), evidence.speed_ratio(plan, best)
-    rate = None if known is None else known.throughput_samples_per_s()
-    return None if rate is None or speedup is None else (rate, speedup)
 
 
 def _is_same_but_batch(one: Plan, other: Plan) -> bool:
