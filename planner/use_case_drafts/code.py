@@ -239,15 +239,16 @@ def calls_in(nodes: Iterable[ast.AST]) -> Iterator[ast.Call]:
         yield from (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
 
 
+def assignments(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Give the name and the value of each statement that assigns one to a name alone, in order."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                yield name, value
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                yield name, value
+
+
 def values_assigned(statements: Iterable[ast.stmt], name: str) -> list[ast.expr]:
     """Give the values that statements assign to a name alone, in order."""
-    found = []
-    for statement in statements:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=target)], value=value) if target == name:
-                found.append(value)
-            case ast.AnnAssign(target=ast.Name(id=target), value=ast.expr() as value) if (
-                target == name
-            ):
-                found.append(value)
-    return found
+    return [value for target, value in assignments(statements) if target == name]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.use_case_drafts.code import (
     argument,
+    assignments,
     calls_in,
     last_name,
     names_read,
@@ -126,15 +127,14 @@ class DataFinder:
 
     def _validation(self) -> tuple[ast.expr | None, Sequence[ast.stmt], str]:
         """Find the validation samples: what another loader of the script opens."""
-        loaders = []
-        for statement in self._loop.others:
-            for node in ast.walk(statement):
-                match node:
-                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                        last_name(call.func) == "DataLoader"
-                        and ast.unparse(call) != ast.unparse(self._loader or call)
-                    ):
-                        loaders.append((name, node, call))
+        loaders = [
+            (name, node, call)
+            for statement in self._loop.others
+            for node in ast.walk(statement)
+            for name, call in assignments([node])
+            if isinstance(call, ast.Call) and last_name(call.func) == "DataLoader"
+            if ast.unparse(call) != ast.unparse(self._loader or call)
+        ]
         chosen = loaders
         if len(loaders) > 1:
             chosen = [loader for loader in loaders if "val" in loader[0].lower()]

@@ -14,6 +14,7 @@ from planner.errors import UsageError
 from planner.use_case_drafts.accumulation import batches_per_step
 from planner.use_case_drafts.code import (
     argument,
+    assignments,
     calls_in,
     given_to,
     last_name,
@@ -136,12 +137,9 @@ class _Drafter:
             match call:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="step"), args=args):
                     stepped |= {name} | {last_name(one) for one in args}
-        for statement in self._before:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if (
-                    name in stepped and _parameters_in(given_to(call))
-                ):
-                    yield name, call
+        for name, made in assignments(self._before):
+            if isinstance(made, ast.Call) and name in stepped and _parameters_in(given_to(made)):
+                yield name, made
 
     def _model(self, model: str | None) -> Method:
         if model is None or model not in names_bound(self._before):
@@ -173,12 +171,11 @@ class _Drafter:
             return
         by_batch, at_all = _names_stepped(self._loop.body), _names_stepped(self._loop.others)
         made: list[tuple[bool, bool, ast.Call]] = []
-        for statement in self._before:
-            match statement:
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
-                    given = argument(call, "optimizer", 0)
-                    if given is not None and last_name(given) == optimizer:
-                        made.append((name in by_batch, name in at_all, call))
+        for name, value in assignments(self._before):
+            if isinstance(value, ast.Call):
+                given = argument(value, "optimizer", 0)
+                if given is not None and last_name(given) == optimizer:
+                    made.append((name in by_batch, name in at_all, value))
         if made:
             is_stepped, _, call = max(reversed(made), key=lambda one: one[:2])
             yield self._schedule_of(call, optimizer, is_stepped=is_stepped)

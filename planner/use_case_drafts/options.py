@@ -45,9 +45,10 @@ def read_options(tree: ast.Module) -> Options:
     }
     for node in ast.walk(tree):
         match node:
-            case ast.Assign(targets=[target], value=ast.Call(func=func)) if (
-                last_name(func) in asking
-            ):
+            case (
+                ast.Assign(targets=[target], value=ast.Call(func=func))
+                | ast.AnnAssign(target=target, value=ast.Call(func=func))
+            ) if last_name(func) in asking:
                 first = target.elts[0] if isinstance(target, ast.Tuple) else target
                 holders.add(last_name(first))
             case ast.Call(func=func, args=args, keywords=given) if (

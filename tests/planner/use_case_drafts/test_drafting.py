@@ -106,6 +106,21 @@ def test_a_script_at_top_level_keeps_collate_schedule_and_the_limit_of_its_gradi
 
 
 @pytest.mark.parametrize(
+    ("name", "typed"),
+    [
+        ("IN_FUNCTIONS", ["args", "optimizer", "test_loader"]),
+        ("AT_TOP_LEVEL", ["optimizer", "scheduler"]),
+    ],
+)
+def test_names_with_a_type_are_found_as_those_without(name, typed, tmp_path):
+    """The story: a schedule was left out, and a use case read the options of ddlplan."""
+    text = getattr(drafted_scripts, name)
+    annotated = re.sub(rf"^( *)({'|'.join(typed)}) = ", r"\1\2: object = ", text, flags=re.M)
+    assert annotated.count(": object = ") == len(typed)
+    assert draft_of(annotated, tmp_path) == draft_of(text, tmp_path)
+
+
+@pytest.mark.parametrize(
     ("file", "name"), [("none.py", "CaseNone"), ("3d-net.py", "Case3dNet"), ("net.py", "CaseNet")]
 )
 def test_class_has_a_name_that_python_takes_and_the_script_does_not_have(file, name, tmp_path):
