@@ -34,9 +34,7 @@ def make_report(
     measured = _measure(request, db, out) if measures else reports.Measured()
     with out.missing_as_empty():
         trainings.find(most=1, db=db)
-    make = partial(
-        reports.make, request.papers, reasons=measured.reasons, data=request.data, db=db
-    )
+    make = partial(reports.make, request.papers, reasons=measured.reasons, data=request.data, db=db)
     sections = make()
     files: list[Path] = []
     if folder is not None:
