@@ -338,6 +338,7 @@ def test_speedup_takes_every_round_in_which_a_search_timed_both():
         if one.result.plan == worth_cases.ONE_CORE:
             slowed = worth_cases.beside_others(one.result.measurement)
             trials[one.number] = replace(one, result=replace(one.result, measurement=slowed))
+    study = paper_cases.study(trials=trials)
     wide = study.speedup(study.fastest("threads"))
     assert wide.low == pytest.approx(speedup.low / worth_cases.BUSY.most_slowed)
     assert wide.high == pytest.approx(speedup.high)
