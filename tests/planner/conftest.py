@@ -155,6 +155,15 @@ class CommandLine:
         with closing(sqlite3.connect(self.folder / "planner.db", timeout=30)) as connection:
             return connection.execute(sql).fetchall()
 
+    def has_plan(self, node: str | None = None) -> bool:
+        """Tell whether a plan that may be chosen has been timed, on a node where one is named.
+
+        In a busy moment a step may seem to take long: then looks come first, which are no plans.
+        """
+        sql = "SELECT 1 FROM trials JOIN studies ON studies.id = study_id "
+        sql += "WHERE outcome = 'ok' AND role != 'look'"
+        return bool(self.query(sql if node is None else f"{sql} AND node = '{node}'"))
+
     def count(self, table: str) -> int:
         """Count the rows of a table, 0 where there is none yet."""
         if not (self.folder / "planner.db").exists():

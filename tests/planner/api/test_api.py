@@ -38,6 +38,7 @@ from planner.errors import NoDatabaseError, NoPlanError, PlannerError, StoreErro
 from planner.exit_codes import classify_error
 from planner.store import Store
 from planner.trials.reports import TrialEnded, TrialProgress, TrialStarted
+from planner.trials.result import Role
 from probes.node import probe as probe_node
 
 CASES = Path(__file__).parents[1] / "steady_cases.py"
@@ -287,9 +288,13 @@ def test_cancel_from_another_thread_ends_a_search_and_keeps_its_trials(folder):
     thread.join(END_LIMIT_S)
     assert not thread.is_alive()
     (result,) = results
+    ended = heard.of(TrialEnded)
+    assert len(plans.find_trials()) == len(ended) >= 1
+    if {one.result.role for one in ended} == {Role.LOOK}:  # in a busy moment a step seems long
+        assert isinstance(result, CancelledError), result
+        return
     assert result.interrupted
     assert result.plan.use_case == request.workload.use_case
-    assert len(plans.find_trials()) == len(heard.of(TrialEnded)) >= 1
 
 
 def test_call_that_is_cancelled_before_it_begins_does_nothing(folder):

@@ -165,14 +165,15 @@ def test_end_of_any_process_ends_all_of_them_on_all_hosts(ddlplan: Any, bed: Any
     (ddlplan.folder / "train.py").write_text(ENDLESS)
     save_plans(ddlplan.folder, bed, command)
 
+    def begun() -> list[Path]:
+        """Give the files of ranks, but for those that are made and not written yet."""
+        return [file for file in ddlplan.folder.glob("pid*") if file.read_text()]
+
     def launched() -> Any:
         for file in ddlplan.folder.glob("pid*"):
             file.unlink()
         process = ddlplan.start(*words(bed, command))
-        ddlplan.wait_until(
-            lambda: len(list(ddlplan.folder.glob("pid*"))) == 3 or process.poll() is not None,
-            "three ranks",
-        )
+        ddlplan.wait_until(lambda: len(begun()) == 3 or process.poll() is not None, "three ranks")
         assert process.poll() is None, process.communicate()[1]
         return process
 

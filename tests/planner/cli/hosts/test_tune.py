@@ -15,6 +15,9 @@ from planner.store import Store
 
 CASES = Path(__file__).parents[2] / "steady_cases.py"
 SHORT = ("--budget", "40s", "--trials", 1)
+BOTH = ("node1", "node2")
+SEARCHED = {"search", "look"}
+"""Roles of trials whose plans a search has drawn: looks where a step seemed to take long."""
 
 
 def know_hosts(command, tuned_folder, names):
@@ -42,11 +45,11 @@ def roles(command, node):
     return [role for (role,) in command.query(f"SELECT role {of_node} ORDER BY trials.id")]
 
 
-def has_plan(command, node):
-    """Tell whether a plan that may be chosen has been timed there: looks may come first."""
-    return command.query(
-        "SELECT 1 FROM trials JOIN studies ON studies.id = study_id "
-        f"WHERE node = '{node}' AND outcome = 'ok' AND role != 'look'"
+def wait_for_plans(command, process):
+    """Wait until a plan of each host is known, or the search has ended."""
+    command.wait_until(
+        lambda: all(map(command.has_plan, BOTH)) or process.poll() is not None,
+        "a plan of each host",
     )
 
 
@@ -56,7 +59,7 @@ def tuned_hosts(_testbed_is_possible, tmp_path_factory, tuned_folder, command_li
     folder = tmp_path_factory.mktemp("hosts")
     command = command_line(folder)
     with Testbed(3, quotas=(None, None, 1.0)) as bed:
-        know_hosts(command, tuned_folder, ["node1", "node2", "node3"])
+        know_hosts(command, tuned_folder, [*BOTH, "node3"])
         ended = tune(command.run, command, bed, "FailsOnNode3", *SHORT)
         left_over = bed.left_over()
     assert ended.code == 0, ended.err
@@ -65,11 +68,12 @@ def tuned_hosts(_testbed_is_possible, tmp_path_factory, tuned_folder, command_li
 
 def test_one_of_equal_hosts_searches_and_the_other_confirms(tuned_hosts):
     command, _, _ = tuned_hosts
-    for node, role in (("node1", "search"), ("node2", "final")):
-        first, *others = roles(command, node)
-        assert first == "defaults"
-        assert role in others
-    assert "search" not in roles(command, "node2")
+    searched, confirmed = (roles(command, node) for node in BOTH)
+    assert searched[0] in ("defaults", "look")
+    assert SEARCHED & set(searched[1:])
+    assert confirmed[0] == "defaults"
+    assert "final" in confirmed
+    assert not SEARCHED & set(confirmed)
 
 
 def test_each_host_has_a_plan_with_evidence_of_its_own(tuned_hosts):
@@ -119,12 +123,9 @@ def test_nothing_is_left_running(tuned_hosts):
 
 def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
-    know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
+    know_hosts(ddlplan, tuned_folder, BOTH)
     process = tune(ddlplan.start, ddlplan, bed, "Steady", "--budget", "40s", "--trials", 2)
-    known = ["defaults"]
-    ddlplan.wait_until(
-        lambda: roles(ddlplan, "node1")[:1] == roles(ddlplan, "node2") == known, "both baselines"
-    )
+    wait_for_plans(ddlplan, process)
     bed.cut(bed.hosts[1])
     ended = ddlplan.end(process)
     assert ended.code == 0, ended.err
@@ -139,13 +140,9 @@ def test_search_goes_on_without_a_host_that_is_lost(ddlplan, testbed, tuned_fold
 
 def test_interrupt_keeps_what_is_known_and_leaves_nothing_running(ddlplan, testbed, tuned_folder):
     bed = testbed(2)
-    know_hosts(ddlplan, tuned_folder, ["node1", "node2"])
+    know_hosts(ddlplan, tuned_folder, BOTH)
     process = tune(ddlplan.start, ddlplan, bed, "Steady", "--budget", "3m")
-    names = ("node1", "node2")
-    ddlplan.wait_until(
-        lambda: all(has_plan(ddlplan, name) for name in names) or process.poll() is not None,
-        "a plan of each host",
-    )
+    wait_for_plans(ddlplan, process)
     process.send_signal(signal.SIGINT)
     ended = ddlplan.end(process)
     assert ended.code == 130
