@@ -144,3 +144,30 @@ def testbed(_testbed_is_possible) -> Iterator[Callable[..., Testbed]]:
     """Bring hosts up, as `Testbed` does, and take them down after the test."""
     with ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(Testbed(*args, **options))
+
+
+@pytest.fixture(scope="module")
+def _shared_testbeds(_testbed_is_possible) -> Iterator[list[Testbed]]:
+    """One, once a test has asked for it."""
+    beds: list[Testbed] = []
+    yield beds
+    for bed in beds:
+        bed.down()
+
+
+@pytest.fixture
+def shared_testbed(_shared_testbeds: list[Testbed]) -> Iterator[Testbed]:
+    """Two hosts that tests of a file have one after the other: bringing some up takes a second.
+
+    A test may cut them off, and leave no process there: then the next one has others.
+    """
+    if not _shared_testbeds:
+        _shared_testbeds.append(Testbed(2))
+    (bed,) = _shared_testbeds
+    yield bed
+    for host in bed.hosts:
+        bed.mend(host)
+    if left := bed.left_over():
+        _shared_testbeds.remove(bed)
+        bed.down()
+    assert left == set()

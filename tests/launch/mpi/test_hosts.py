@@ -44,7 +44,9 @@ def job_on(bed, *program, names=None, starts_here=False) -> MpiJob:
     command = command_on(bed, *program, names=names, starts_here=starts_here)
     if starts_here:
         command = bed.hosts[0].command(command)
-    return MpiJob(command, bed.folder / "mpirun.log")
+    log = bed.folder / "mpirun.log"
+    log.unlink(missing_ok=True)
+    return MpiJob(command, log)
 
 
 def reports_of(job) -> Iterator[Report]:
@@ -68,8 +70,8 @@ def wait_for(job, *messages: str) -> None:
 BOTH = ("rank 0 of node1 node2", "rank 1 of node1 node2")
 
 
-def test_each_host_runs_one_rank_in_the_order_given_by_addresses_with_colons_too(testbed):
-    bed = testbed(2)
+def test_each_host_runs_one_rank_in_the_order_given_by_addresses_with_colons_too(shared_testbed):
+    bed = shared_testbed
     names = [host.address_v6 for host in reversed(bed.hosts)]
     with job_on(bed, "hello_rank", names=names) as job:
         assert said_by(job) == ["rank 0 of node2 node1", "rank 1 of node2 node1"]
@@ -90,8 +92,8 @@ def test_bridge_that_every_host_has_at_the_same_address_is_left_alone(testbed):
     assert bed.left_over() == set()
 
 
-def test_signal_reaches_every_rank_even_if_it_comes_too_early(testbed):
-    bed = testbed(2)
+def test_signal_reaches_every_rank_even_if_it_comes_too_early(shared_testbed):
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "wait") as job:
         job.signal(signal.SIGUSR1)
         wait_for(job, *BOTH, "rank 0 got 10", "rank 1 got 10")
@@ -100,8 +102,8 @@ def test_signal_reaches_every_rank_even_if_it_comes_too_early(testbed):
     assert bed.left_over() == set()
 
 
-def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
-    bed = testbed(2)
+def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(shared_testbed):
+    bed = shared_testbed
     with TemporaryFolder() as scratch:
         command = with_files_in(scratch, command_on(bed, "hello_rank", "wait"), os.environ)
         (answer,) = run_all([command], limit_s=8)
@@ -109,17 +111,17 @@ def test_nothing_is_left_on_any_host_of_ranks_that_were_not_waited_for(testbed):
     assert bed.left_over() == set()
 
 
-def test_job_that_is_stopped_while_a_host_is_cut_off_leaves_no_process_either(testbed):
+def test_job_that_is_stopped_while_a_host_is_cut_off_leaves_no_process_either(shared_testbed):
     """The story: mpirun waited for the host's answer, and when it was killed its login stayed."""
-    bed = testbed(2)
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
         wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
         bed.cut(bed.hosts[1])
     assert bed.left_over() == set()
 
 
-def test_rank_that_fails_ends_the_job_on_every_host(testbed):
-    bed = testbed(2)
+def test_rank_that_fails_ends_the_job_on_every_host(shared_testbed):
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "fail") as job:
         wait_for(job, *BOTH)
         assert job.wait() != 0
@@ -127,9 +129,9 @@ def test_rank_that_fails_ends_the_job_on_every_host(testbed):
     assert bed.left_over() == set()
 
 
-def test_host_that_is_cut_off_ends_the_job_and_is_named(testbed):
+def test_host_that_is_cut_off_ends_the_job_and_is_named(shared_testbed):
     """The story: mpirun ended with exit code 0, as if all had been well."""
-    bed = testbed(2)
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "wait", starts_here=True) as job:
         wait_for(job, *BOTH)
         bed.cut(bed.hosts[1])
@@ -138,17 +140,17 @@ def test_host_that_is_cut_off_ends_the_job_and_is_named(testbed):
     assert bed.left_over(patience_s=30) == set()
 
 
-def test_job_whose_starter_is_killed_leaves_no_process_on_any_host(testbed):
-    bed = testbed(2)
+def test_job_whose_starter_is_killed_leaves_no_process_on_any_host(shared_testbed):
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "wait") as job:
         wait_for(job, *BOTH)
         job._process.kill()
     assert bed.left_over() == set()
 
 
-def test_mpirun_that_is_stopped_is_seen_and_leaves_no_process_on_any_host(testbed):
+def test_mpirun_that_is_stopped_is_seen_and_leaves_no_process_on_any_host(shared_testbed):
     """How a training says so, tests/planner/jobs/test_training.py has."""
-    bed = testbed(2)
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "wait") as job:
         wait_for(job, *BOTH)
         mpirun = job._process.pid
@@ -168,10 +170,10 @@ def test_host_that_lets_nobody_in_ends_the_job_before_any_rank_runs(testbed):
     assert bed.left_over() == set()
 
 
-def test_host_that_is_cut_off_ends_its_own_ranks_though_they_still_talk(testbed):
+def test_host_that_is_cut_off_ends_its_own_ranks_though_they_still_talk(shared_testbed):
     """The story: what a rank says keeps the kernel busy sending it, for a quarter of an hour in
     which mpirun's daemon on the lost host sees nothing wrong."""
-    bed = testbed(2)
+    bed = shared_testbed
     with job_on(bed, "hello_rank", "watch", starts_here=True) as job:
         wait_for(job, *(f"rank {rank} watches all but ()" for rank in (0, 1)))
         bed.cut(bed.hosts[1])

@@ -85,10 +85,9 @@ def parent_of(pid: int) -> int:
 
 
 @pytest.fixture
-def job(tuned, testbed, cases) -> Iterator[Job]:
-    bed = testbed(2)
-    yield Job(tuned, bed, f"{cases}:Steady")
-    assert bed.left_over() == set()
+def job(tuned, shared_testbed, cases) -> Iterator[Job]:
+    yield Job(tuned, shared_testbed, f"{cases}:Steady")
+    assert shared_testbed.left_over() == set()
 
 
 def test_worker_that_is_killed_is_named_with_its_host(job):
