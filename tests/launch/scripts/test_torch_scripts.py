@@ -114,46 +114,14 @@ def test_objects_that_cannot_be_looked_at_do_not_end_a_training(tmp_path, two_co
     assert len(run.steps) == 2 * 40 - 1
 
 
-OWN_CLASS = """
+SIZES = """
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 class Clipped(torch.optim.SGD):
     def step(self, closure=None):
         torch.nn.utils.clip_grad_norm_(self.param_groups[0]["params"], 1.0)
         return super().step(closure)
-
-weight = torch.nn.Parameter(torch.ones(4))
-torch.optim.SGD([weight], lr=0.01)  # from now on, SGD.step has hooks of its own
-optimizer = Clipped([weight], lr=0.01)
-for (inputs,) in DataLoader(TensorDataset(torch.ones(160, 4)), batch_size=4):
-    optimizer.zero_grad()
-    (inputs * weight).sum().backward()
-    optimizer.step()
-"""
-
-
-def run_whole(source: str, batch: int, folder: Path, node: Hardware) -> tuple[str, list[int]]:
-    """Run a script to its end; give what was recognised, and the samples of each step then."""
-    (folder / "train.py").write_text(source)
-    program = Program.parse([sys.executable, "train.py"], cores=2)
-    plan = Plan(strategy="script", node_batch=batch)
-    with RunningScript(program, plan, node, folder=folder) as running:
-        run = running.finish(time_limit_s=LIMIT_S)
-        return str(running.recognised), [step.samples for step in run.steps]
-
-
-def test_step_of_a_class_that_calls_that_of_its_parent_is_one(tmp_path, two_cores):
-    """The story: torch calls its hooks for both, as of Horovod's optimizers, and a script was said
-    to be twice as fast as it is."""
-    recognised, counts = run_whole(OWN_CLASS, 4, tmp_path, two_cores)
-    assert recognised == "optimizer Clipped, 1 step per batch of 4"
-    assert counts == [4] * 39
-
-
-SIZES = """
-import torch
-from torch.utils.data import BatchSampler, DataLoader, SequentialSampler
 
 data = [(torch.ones(3, 8 + number, 8), {"boxes": number}) for number in range(7)]
 
@@ -165,7 +133,8 @@ def in_one(rows):
 
 sampler = BatchSampler(SequentialSampler(data), 2, drop_last=False)
 weight = torch.nn.Parameter(torch.ones(4))
-optimizer = torch.optim.SGD([weight], lr=0.01)
+torch.optim.SGD([weight], lr=0.01)  # from now on, SGD.step has hooks of its own
+optimizer = Clipped([weight], lr=0.01)
 for loader in (
     DataLoader(data, batch_size=2, collate_fn=in_lists),
     DataLoader(data, batch_sampler=sampler, collate_fn=in_lists),
@@ -174,17 +143,25 @@ for loader in (
 ):
     for _ in range(2):
         for batch in loader:
+            optimizer.zero_grad()
             weight.sum().backward()
             optimizer.step()
 """
 
 
-def test_samples_of_different_sizes_are_counted_in_lists_and_in_one_tensor(tmp_path, two_cores):
+def test_samples_of_different_sizes_are_counted_and_a_step_that_calls_that_of_its_parent_is_one(
+    tmp_path, two_cores
+):
     """The story: colours or pixels of the first picture were samples, in a last batch at least.
-    Torchvision's training of a detector was said not to follow {batch}."""
-    recognised, counts = run_whole(SIZES, 2, tmp_path, two_cores)
-    assert recognised == "optimizer SGD, 1 step per batch of 2"
-    assert [2, *counts] == 6 * [2, 2, 2, 1] + 2 * [2, 2, 2]
+    Torchvision's training of a detector was said not to follow {batch}. And torch calls its hooks
+    for both steps, as of Horovod's optimizers: a script was said to be twice as fast as it is."""
+    (tmp_path / "train.py").write_text(SIZES)
+    program = Program.parse([sys.executable, "train.py"], cores=2)
+    plan = Plan(strategy="script", node_batch=2)
+    with RunningScript(program, plan, two_cores, folder=tmp_path) as running:
+        run = running.finish(time_limit_s=LIMIT_S)
+        assert str(running.recognised) == "optimizer Clipped, 1 step per batch of 2"
+    assert [2, *(step.samples for step in run.steps)] == 6 * [2, 2, 2, 1] + 2 * [2, 2, 2]
 
 
 @pytest.mark.long
