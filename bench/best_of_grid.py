@@ -16,6 +16,7 @@ from _launches import Launches, say_plan
 from _races import alone, make_runner, race_final
 
 from launch.plan import Plan
+from launch.use_cases import make_workload
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.api import plans
 from planner.quantities import format_range
@@ -35,7 +36,8 @@ def main() -> int:
     grid = read_grid(arguments.grid)
     fastest = _fastest(grid, arguments.plans)
     with Ddlplan.in_own_folder() as ddlplan, ForkServerPool() as servers:
-        launches = Launches(ddlplan, arguments.use_case, None)
+        use_case = make_workload(arguments.use_case).use_case  # a file by its whole path
+        launches = Launches(ddlplan, use_case, None)
         best = launches.tune(arguments.budget, "fp32").data["plan"]
         say_plan(out, best)
         found = plans.get(int(best["id"]), db=str(ddlplan.database)).stored.plan
@@ -43,7 +45,7 @@ def main() -> int:
         cores = node.cpu.usable_cores
         ratios: list[tuple[Interval, Plan]] = []
         with alone(out):
-            runner = make_runner(arguments.use_case, None, node, servers)
+            runner = make_runner(use_case, None, node, servers)
             others = [plan for plan in fastest if plan != found]
             for first in range(0, len(others), arguments.at_once):
                 group = others[first : first + arguments.at_once]
