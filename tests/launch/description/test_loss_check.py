@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pytest
 import tiny_cases
@@ -11,6 +12,7 @@ from described_cases import described
 from torch import nn
 from torch.nn import functional
 
+from launch.description import loss_check
 from launch.description.loss_check import check_loss
 from launch.errors import UseCaseError
 from launch.use_cases._adapter import adapt_use_case
@@ -300,6 +302,42 @@ def test_a_gpu_that_cannot_be_used_leaves_the_check_to_the_cpu(monkeypatch):
     check(tiny_cases.Sgd)
     with pytest.raises(UseCaseError, match="It is a sum"):
         check(Sum)
+
+
+class RoundingGpu(loss_check._LossCheck):
+    """A GPU with other kernels for the halves of a batch, which round in another way."""
+
+    def __init__(self, case, model, dataset, spec, device):
+        self._is_gpu = device.type == "cuda"
+        super().__init__(case, model, dataset, spec, torch.device("cpu"))
+
+    def run(self):
+        if self._is_gpu:
+            raise UseCaseError("the gradients of its halves differ by 2 %")
+        super().run()
+
+
+class OnGpusAlone(RoundingGpu):
+    def _measure(self, batch, seed):
+        raise loss_check._RunError("there is no such operator on a CPU")
+
+
+@pytest.mark.parametrize(
+    ("device", "case", "expected"),
+    [
+        (RoundingGpu, tiny_cases.Sgd, None),
+        (RoundingGpu, Sum, "It is a sum"),
+        (OnGpusAlone, tiny_cases.Sgd, "differ by 2 %"),
+    ],
+)
+def test_a_loss_that_adds_up_on_the_cpu_is_not_refused_by_a_gpu(
+    device, case, expected, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(loss_check, "_LossCheck", device)
+    own = adapt_use_case(case(), "tiny")
+    with pytest.raises(UseCaseError, match=expected) if expected else nullcontext():
+        check_loss(own, own.model(), own.dataset(None, train=True), "tiny")
 
 
 def refusal(case: type) -> str:
