@@ -115,7 +115,8 @@ def repeat_samples(batch: Batch, size: int) -> Batch:
         if not tensor.dim():
             return tensor
         indices = torch.arange(size, device=tensor.device) % tensor.size(0)
-        spec = torch.channels_last if _is_channels_last(tensor) else torch.contiguous_format
+        is_last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+        spec = torch.channels_last if is_last else torch.contiguous_format
         return tensor.index_select(0, indices).contiguous(memory_format=spec)
 
     return map_tensors(batch, repeat)
@@ -187,7 +188,3 @@ def _map(batch: Batch, change: Callable[[Any], Any], size: int | None = None) ->
         values = [_map(value, change, size) for value in batch]
         return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
     return change(batch)
-
-
-def _is_channels_last(tensor: Tensor) -> bool:
-    return tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)

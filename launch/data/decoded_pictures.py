@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-from launch.data.memory_room import exceeds_memory
+from launch.data.memory_room import memory_room_bytes
 from launch.data.pictures import Pictures
 from launch.data.pixel_file import PixelFile
 from launch.data.pixel_layout import PixelLayout
@@ -43,7 +43,9 @@ class DecodedPictures(Dataset[Any]):
     ) -> None:
         self.source = source
         self.layout = make_layout(source)
-        self.is_large = exceeds_memory(self.layout.num_bytes) if is_large is None else is_large
+        if is_large is None:
+            is_large = self.layout.num_bytes > memory_room_bytes()
+        self.is_large = is_large
         self._forgets = forgets and self.is_large
         self._threads = threads
         self._file = PixelFile(self.layout, is_large=self.is_large)
@@ -109,25 +111,22 @@ class DecodedPictures(Dataset[Any]):
         unknown = np.unique(wanted[~self._is_verified[wanted]])
         if not unknown.size:
             return
-        threads = min(self._threads, unknown.size)
+        indices, threads = unknown.tolist(), min(self._threads, unknown.size)
         if threads == 1:
-            for index in unknown:
-                self._ensure_decoded(int(index))
+            for index in indices:
+                self._ensure_decoded(index)
         else:
-            self._ensure_all_decoded(unknown.tolist(), threads)
+            # Threads do: Pillow lets others run while it decodes.
+            pool = ThreadPoolExecutor(threads, "decode")
+            try:
+                for _ in pool.map(self._ensure_decoded, indices):
+                    pass
+            finally:
+                pool.shutdown(cancel_futures=True)
         self._is_verified[unknown] = True
         if self._forgets:
             self._file.sync()
-            self._file.forget(unknown.tolist())
-
-    def _ensure_all_decoded(self, samples: Indices, threads: int) -> None:
-        # Threads do: Pillow lets others run while it decodes.
-        pool = ThreadPoolExecutor(threads, "decode")
-        try:
-            for _ in pool.map(self._ensure_decoded, samples):
-                pass
-        finally:
-            pool.shutdown(cancel_futures=True)
+            self._file.forget(indices)
 
     def _ensure_decoded(self, index: int) -> None:
         if self._file.is_valid(index):

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from launch.data.decoded_pictures import make_layout
 from launch.data.disk_space import find_disk_shortage
-from launch.data.memory_room import exceeds_memory, memory_room_bytes
+from launch.data.memory_room import memory_room_bytes
 from launch.data.pictures import Pictures
 from launch.errors import UseCaseError
 
@@ -34,19 +34,18 @@ def describe_input(*datasets: Dataset[Any]) -> InputDescription:
         shortage = find_disk_shortage(layouts)
     except UseCaseError as error:
         return InputDescription(pixel_bytes=pixel_bytes, warnings=(str(error),))
-    if shortage is None:
-        warnings: tuple[str, ...] = ()
-        if any(exceeds_memory(layout.num_bytes) for layout in layouts):
-            warnings = (
-                f"decoded pictures take {pixel_bytes} bytes and {memory_room_bytes()} bytes, half "
-                "of the memory, are there: plans with input=cache read them from the disk in every "
-                "epoch, ahead of the steps, and are timed so",
-            )
-        return InputDescription(
-            pixel_bytes=pixel_bytes, inputs=("files", "cache"), warnings=warnings
+    if shortage is not None:
+        warning = (
+            f"{shortage}: plans decode the files in every epoch; make room, or set DDLPLAN_CACHE "
+            "to a folder elsewhere"
         )
-    warning = (
-        f"{shortage}: plans decode the files in every epoch; make room, or set DDLPLAN_CACHE to a "
-        "folder elsewhere"
-    )
-    return InputDescription(pixel_bytes=pixel_bytes, warnings=(warning,))
+        return InputDescription(pixel_bytes=pixel_bytes, warnings=(warning,))
+    warnings: tuple[str, ...] = ()
+    room_bytes = memory_room_bytes()
+    if any(layout.num_bytes > room_bytes for layout in layouts):
+        warnings = (
+            f"decoded pictures take {pixel_bytes} bytes and {room_bytes} bytes, half of the "
+            "memory, are there: plans with input=cache read them from the disk in every epoch, "
+            "ahead of the steps, and are timed so",
+        )
+    return InputDescription(pixel_bytes=pixel_bytes, inputs=("files", "cache"), warnings=warnings)

@@ -7,7 +7,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from torch.utils.data import DataLoader, Dataset
@@ -119,19 +118,19 @@ def load(
 
     if isinstance(dataset, DecodedPictures) and dataset.is_large:
         work = look_ahead(work, dataset)  # without loader processes: a plan has none for these
+    gives_batches = isinstance(dataset, (DecodedPictures, DevicePictures))
+    owner = os.getpid()
     loader: DataLoader[Any] = DataLoader(
         dataset if seeds is None else SeededDataset(dataset, read_ahead),
         batch_sampler=keys(),
-        # Data sets of decoded pictures give a batch whole.
-        collate_fn=_return_batch
-        if isinstance(dataset, (DecodedPictures, DevicePictures))
-        else collate,
+        collate_fn=(lambda batch: batch) if gives_batches else collate,
         num_workers=loader_workers,
         pin_memory=pin_memory,
         # Other threads of this worker are idle while it forks, and a loader leaves the GPU alone;
         # a fresh interpreter would import torch again for every trial.
         multiprocessing_context="fork" if loader_workers else None,
-        worker_init_fn=partial(_die_with_worker, os.getpid()) if loader_workers else None,
+        # By itself a loader process would look every 5 s only whether its worker was killed.
+        worker_init_fn=lambda _: die_with_parent(owner),
     )
     for batch in loader:
         while not sizes[0][0]:
@@ -151,12 +150,3 @@ def read_batch(
     ((batch, _),) = load(dataset, iter([(indices, size)]), loader_workers=0, collate=collate)
     assert batch is not None, "it has samples"
     return batch
-
-
-def _return_batch(batch: Any) -> Any:
-    return batch
-
-
-def _die_with_worker(worker_pid: int, _loader: int) -> None:
-    """End a loader when its worker is killed; by itself it would check that every 5 s only."""
-    die_with_parent(worker_pid)

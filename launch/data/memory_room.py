@@ -9,11 +9,6 @@ _MEMORY_SHARE = 0.5
 memory too."""
 
 
-def exceeds_memory(num_bytes: int) -> bool:
-    """Whether so many bytes are more than the page cache should hold."""
-    return num_bytes > memory_room_bytes()
-
-
 def memory_room_bytes() -> int:
     """Give the memory that decoded pictures may take."""
     return int(_MEMORY_SHARE * read_memory().usable_bytes)

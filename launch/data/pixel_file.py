@@ -29,7 +29,6 @@ from launch.errors import UseCaseError
 from launch.system.cache import cache_lock, make_cache_write_error, make_folder
 
 _CHECKSUM = np.dtype(f"<u{CHECKSUM_BYTES}")
-_WILLNEED = os.POSIX_FADV_WILLNEED
 _PIECE_BYTES = 128 << 10
 
 
@@ -110,15 +109,12 @@ class PixelFile:
 
     def will_need(self, samples: Sequence[int]) -> None:
         """Begin to read pictures into the page cache, if they were written."""
-        size = self._layout.picture_bytes
-        for index in samples:
-            if self.is_stored(index):
-                # In pieces: of one call the kernel reads no more than a disk takes at once.
-                for start in range(0, size, _PIECE_BYTES):
-                    length = min(_PIECE_BYTES, size - start)
-                    os.posix_fadvise(
-                        self._descriptor, self._offset(index) + start, length, _WILLNEED
-                    )
+        for index in filter(self.is_stored, samples):
+            end = self._offset(index + 1)
+            # In pieces: of one call the kernel reads no more than a disk takes at once.
+            for start in range(self._offset(index), end, _PIECE_BYTES):
+                length = min(_PIECE_BYTES, end - start)
+                os.posix_fadvise(self._descriptor, start, length, os.POSIX_FADV_WILLNEED)
 
     def forget(self, samples: Sequence[int]) -> None:
         """Let the page cache go of pictures that are on the disk."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from launch.data.batch import SizedBatch, map_tensors
+from launch.data.batch import SizedBatch, leaves, map_tensors
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -60,14 +60,10 @@ def _receive(sent: tuple[SizedBatch, torch.cuda.Event]) -> SizedBatch:
     training = torch.cuda.current_stream()
     training.wait_event(arrived)
     # Memory of one stream that another uses must not be handed out again before that is done.
-    map_tensors(batch[0], lambda tensor: _record_stream(tensor, training))
+    for leaf in leaves(batch[0]):
+        for part in _strided_parts(leaf) if isinstance(leaf, Tensor) else ():
+            part.record_stream(training)
     return batch
-
-
-def _record_stream(tensor: Tensor, stream: torch.cuda.Stream) -> Tensor:
-    for part in _strided_parts(tensor):
-        part.record_stream(stream)
-    return tensor
 
 
 def _strided_parts(tensor: Tensor) -> tuple[Tensor, ...]:

@@ -46,8 +46,7 @@ def find_extreme_samples(case: UseCase, dataset: Dataset[Any]) -> list[list[int]
 
 def _ranges(batch: Batch) -> Iterator[tuple[int, int]]:
     for leaf in leaves(batch):
-        if not isinstance(leaf, Tensor) or not leaf.numel():
-            continue
-        if not leaf.is_floating_point() and not leaf.is_complex():
+        is_whole = isinstance(leaf, Tensor) and not (leaf.is_floating_point() or leaf.is_complex())
+        if is_whole and leaf.numel():
             low, high = leaf.aminmax()
             yield int(low), int(high)

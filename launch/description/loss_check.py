@@ -123,12 +123,12 @@ class _LossCheck:
         began = time.perf_counter()
         usual = min(self._case.default_batch, len(self._dataset))  # type: ignore[arg-type]
         self._set_mode(is_training=True)
-        if not self._measure(self._read_evenly(min(2, usual)), seed=0).gradients:
+        if not self._measure(self._read(self._spread(min(2, usual))), seed=0).gradients:
             self._chosen = self._trained  # the last ones are not in use
         is_slow = time.perf_counter() - began > _LONG_S
         size = _FEW_SAMPLES if is_slow else max(_FEW_SAMPLES, min(_SAMPLES, usual))
         try:
-            self._compare(self._read_evenly(size))
+            self._compare(self._read(self._spread(size)))
         except _RunError:
             if size <= usual:
                 raise
@@ -160,9 +160,6 @@ class _LossCheck:
         """Choose samples from the whole data set, some twice where it has fewer."""
         count = len(self._dataset)  # type: ignore[arg-type]
         return [count * number // size for number in range(size)]
-
-    def _read_evenly(self, size: int) -> Batch:
-        return self._read(self._spread(size))
 
     def _read(self, indices: Sequence[int]) -> Batch:
         """Read samples, and make them a batch."""

@@ -53,7 +53,9 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
 
     try:
         batch = case.collate([dataset[index] for index in range(count)])
-        batch_bytes = sum(map(_size_bytes, leaves(batch)))
+        # Of a sparse tensor torch gives no size.
+        tensors = (leaf for leaf in leaves(batch) if isinstance(leaf, Tensor))
+        batch_bytes = sum(one.nbytes for one in tensors if one.layout is torch.strided)
         with FlopCounterMode(display=False) as counter:
             # Not on the device ``meta``: a user's code in C++ would read memory that is not there.
             with saved_tensors_hooks(note, lambda tensor: tensor):
@@ -66,8 +68,3 @@ def measure_sample(case: UseCase, model: nn.Module, dataset: Any) -> SampleCost:
         kept_bytes=sum(kept.values()) // count,
         batch_bytes=batch_bytes // count,
     )
-
-
-def _size_bytes(leaf: Any) -> int:
-    # Of a sparse tensor torch gives none.
-    return leaf.nbytes if isinstance(leaf, Tensor) and leaf.layout is torch.strided else 0
