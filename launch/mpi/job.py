@@ -86,7 +86,9 @@ class MpiJob:
             if self._lines:
                 with contextlib.suppress(InvalidDocumentError):
                     report = Report.decode(self._lines.popleft())
-                    self._send_pending_signals()
+                    waiting, self._pending_signals = self._pending_signals, None
+                    for number in waiting or ():
+                        self._process.send_signal(number)
                     return report
             elif not self._read(deadline):
                 return None
@@ -98,7 +100,7 @@ class MpiJob:
         After mpirun's end there is no more, though processes that it left may have stdout open.
         """
         while True:
-            has_ended = self._has_ended()
+            has_ended = self._process.poll() is not None
             timeout_s = max(0.0, deadline - time.monotonic())
             timeout_s = min(timeout_s, _DRAIN_S) if has_ended else timeout_s
             readable, _, _ = select.select([self._stdout, *self._open_stderr], [], [], timeout_s)
@@ -120,13 +122,10 @@ class MpiJob:
         else:
             self._open_stderr.clear()
 
-    def _has_ended(self) -> bool:
-        return self._process.poll() is not None
-
     def _await_end(self, deadline: float = float("inf")) -> None:
         """Wait until mpirun has ended, and log its stderr meanwhile: a full pipe would block it."""
         while time.monotonic() < deadline:
-            if has_ended := self._has_ended():
+            if has_ended := self._process.poll() is not None:
                 deadline = min(deadline, time.monotonic() + _SESSION_GRACE_S)
             timeout_s = _DRAIN_S if has_ended else _END_POLL_S
             if select.select(self._open_stderr, [], [], timeout_s)[0]:
@@ -142,11 +141,6 @@ class MpiJob:
         if self._pending_signals is not None:
             self._pending_signals.append(number)
         else:
-            self._process.send_signal(number)
-
-    def _send_pending_signals(self) -> None:
-        waiting, self._pending_signals = self._pending_signals, None
-        for number in waiting or ():
             self._process.send_signal(number)
 
     @property

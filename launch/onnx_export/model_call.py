@@ -47,7 +47,9 @@ def record_call(case: UseCase, model: nn.Module, batch: Batch) -> ModelCall:
     calls: list[ModelCall] = []
 
     def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        calls.append(_bind(model, args, kwargs))
+        # Keywords in their places, where they have any: an ONNX file has its inputs in order.
+        bound = inspect.signature(model.forward).bind(*args, **kwargs)
+        calls.append(ModelCall(bound.args, bound.kwargs))
         raise _RecordedError
 
     hook = model.register_forward_pre_hook(record, with_kwargs=True)
@@ -68,12 +70,6 @@ def record_call(case: UseCase, model: nn.Module, batch: Batch) -> ModelCall:
 
 class _RecordedError(BaseException):
     """Ends a step once its model was called; no ``except Exception`` of a user's holds it up."""
-
-
-def _bind(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelCall:
-    """Give keywords their places where they have any: an ONNX file has its inputs in order."""
-    bound = inspect.signature(model.forward).bind(*args, **kwargs)
-    return ModelCall(bound.args, bound.kwargs)
 
 
 def leave_out_labels(model: nn.Module, call: ModelCall) -> ModelCall:

@@ -121,6 +121,17 @@ class StagedStrategy(Strategy):
             return found
         return replace(found, options={**plan.options, "schedule": "1f1b"})
 
+    def check(self, plan: Plan) -> None:
+        require(plan, compile=False, cuda_graph=False)
+        if plan.processes % plan.replicas or plan.processes < 2 * plan.replicas:
+            raise InvalidPlanError(
+                f"strategy={plan.strategy}, processes={plan.processes} and "
+                f"replicas={plan.replicas}: use a multiple of the replicas, at least two stages "
+                "for each"
+            )
+        require_distinct_devices(plan, plan.processes)
+        _check_options(plan, stages=plan.processes // plan.replicas)
+
     def build(self, plan: Plan, case: UseCase, group: LocalGroup) -> TrainStep:
         from launch.training.pipeline.step import PipelineStep
 
@@ -160,22 +171,6 @@ class StagedStrategy(Strategy):
         if self.uses_gpus(node):
             return gpu_settings(case, node, micro_batches=_MICRO_BATCHES)
         return cpu_settings(case, node, micro_batches=_MICRO_BATCHES)
-
-
-def check_stages(plan: Plan) -> None:
-    """Check that a plan of stages makes sense.
-
-    Raises:
-        InvalidPlanError: Its values make no sense together.
-    """
-    require(plan, compile=False, cuda_graph=False)
-    if plan.processes % plan.replicas or plan.processes < 2 * plan.replicas:
-        raise InvalidPlanError(
-            f"strategy={plan.strategy}, processes={plan.processes} and replicas={plan.replicas}: "
-            "use a multiple of the replicas, at least two stages for each"
-        )
-    require_distinct_devices(plan, plan.processes)
-    _check_options(plan, stages=plan.processes // plan.replicas)
 
 
 def _check_options(plan: Plan, *, stages: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.strategies._stages import Layout, StagedStrategy, check_stages
+from launch.strategies._stages import Layout, StagedStrategy
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -36,4 +36,4 @@ class Hybrid(StagedStrategy):
             raise InvalidPlanError(
                 f"strategy=hybrid and replicas={plan.replicas}: use at least 2, or pipeline"
             )
-        check_stages(plan)
+        super().check(plan)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from launch.plan import Plan
 from launch.strategies._rules import require
-from launch.strategies._stages import FIRST_MICRO_BATCHES, Layout, StagedStrategy, check_stages
+from launch.strategies._stages import FIRST_MICRO_BATCHES, Layout, StagedStrategy
 
 if TYPE_CHECKING:
     from launch.case_facts import CaseFacts
@@ -42,7 +42,7 @@ class Pipeline(StagedStrategy):
 
     def check(self, plan: Plan) -> None:
         require(plan, replicas=1)
-        check_stages(plan)
+        super().check(plan)
 
 
 def _workers_at_work(layout: Layout, *, on_gpus: bool) -> float:
