@@ -109,7 +109,11 @@ def _find_limits(
         if (quota := _find_quota(group)) is not None:
             whole = max(1, int(quota))
             yield CoreLimit(source=f"quota of {group}", cores=whole, quota_cores=quota)
-    if (granted := _find_slurm_grant(environ)) is not None:
+    # One rank uses the whole node, so the node's grant counts, not SLURM_CPUS_PER_TASK: a job of
+    # 2 tasks x 4 cores on a node lets the one rank have 8. SLURM_JOB_CPUS_PER_NODE has the same
+    # for all nodes, in the order of the node list.
+    granted = parse_int(environ.get("SLURM_CPUS_ON_NODE"))
+    if granted is not None and granted > 0:
         yield CoreLimit(source="Slurm (SLURM_CPUS_ON_NODE)", cores=granted)
 
 
@@ -129,17 +133,6 @@ def _find_quota(group: Cgroup) -> float | None:
     if quota_us is None or quota_us <= 0 or not period_us:  # "max" in version 2, -1 in version 1
         return None
     return quota_us / period_us
-
-
-def _find_slurm_grant(environ: Mapping[str, str]) -> int | None:
-    """Give the cores that the job has on this node.
-
-    One rank uses the whole node, so the node's grant counts, not SLURM_CPUS_PER_TASK: a job of
-    2 tasks x 4 cores on a node lets the one rank have 8. SLURM_JOB_CPUS_PER_NODE has the same
-    for all nodes, in the order of the node list.
-    """
-    granted = parse_int(environ.get("SLURM_CPUS_ON_NODE"))
-    return granted if granted is not None and granted > 0 else None
 
 
 def _read_topology(online: Sequence[int], root: Path) -> list[_Core]:

@@ -95,11 +95,12 @@ class DisturbanceWatch:
         self._cores = cpu.core_ids
         self._owns_cores = cpu.may_pin
         self._root, self._clock = root, clock
-        stats = [group.directory / "cpu.stat" for group in find_cgroups("cpu", root)]
+        folders = [group.directory for group in find_cgroups("cpu", root)]
         # Periods are counted where there is a quota. One of less than a core stops any plan.
         has_whole_cores = (cpu.quota_cores or 1.0) >= 1
-        self._stats = [p for p in stats if has_whole_cores and _counts_periods(p)]
-        pressures = [group.directory / "cpu.pressure" for group in find_cgroups("cpu", root)]
+        stats = [folder / "cpu.stat" for folder in folders if has_whole_cores]
+        self._stats = [p for p in stats if (parse_int(read_table(p).get("nr_periods")) or 0) > 0]
+        pressures = [folder / "cpu.pressure" for folder in folders]
         pressures.append(root / "proc/pressure/cpu")
         self._pressure = next((path for path in pressures if read_text(path)), None)
         heat = root / f"sys/devices/system/cpu/cpu{self._cores[0]}/thermal_throttle"
@@ -171,7 +172,3 @@ class DisturbanceWatch:
                 total_us = parse_int(found.get("total"))
                 return None if total_us is None else total_us / 1e6
         return None
-
-
-def _counts_periods(stat: Path) -> bool:
-    return (parse_int(read_table(stat).get("nr_periods")) or 0) > 0

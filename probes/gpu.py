@@ -175,18 +175,14 @@ def _find_warnings(gpu: Gpu) -> Iterator[str]:
 
 
 def _explain_absence(error: Exception, root: Path) -> str:
-    vendors = set(_display_vendors(root))
+    devices = (root / "sys/bus/pci/devices").glob("*")
+    displays = (d for d in devices if (read_text(d / "class") or "").startswith("0x03"))
+    vendors = {read_text(display / "vendor") for display in displays}
     if "0x10de" in vendors:
         return f"an NVIDIA GPU is here, but its driver does not answer ({_describe(error)})"
     if "0x1002" in vendors:
         return "an AMD GPU is here, but only NVIDIA GPUs are planned for"
     return f"no NVIDIA driver ({_describe(error)})"
-
-
-def _display_vendors(root: Path) -> Iterator[str]:
-    for device in (root / "sys/bus/pci/devices").glob("*"):
-        if (read_text(device / "class") or "").startswith("0x03"):  # display controllers
-            yield read_text(device / "vendor") or ""
 
 
 def _describe(error: Exception) -> str:

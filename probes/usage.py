@@ -90,11 +90,8 @@ def interrupts_s(cores: Collection[int] | None = None, root: Path = ROOT) -> flo
     """
     cores = os.sched_getaffinity(0) if cores is None else cores
     table = read_table(root / "proc/stat")
-    ticks = 0
-    for core in cores:
-        fields = table.get(f"cpu{core}", "").split()
-        ticks += sum(int(field) for field in fields[5:7])
-    return ticks / TICKS_PER_S
+    rows = (table.get(f"cpu{core}", "").split() for core in cores)
+    return sum(int(field) for row in rows for field in row[5:7]) / TICKS_PER_S
 
 
 def _process_bytes(directory: Path) -> int | None:

@@ -85,7 +85,7 @@ def measure_all_reduce(
     alone = spent = _time(comm, sum_in_place, numbers, time_limit_s / 2, repeats)
     beside_s = None
     with ExitStack() as stack:
-        if _all_ranks(comm, _start_busy_cores(stack)):
+        if _all_gather(comm, np.array([_start_busy_cores(stack)], np.float64)).all():
             spent = _time(comm, sum_in_place, numbers, time_limit_s / 2, repeats)
             beside_s = median(spent.times_s)
             wait(comm.Ibarrier())  # nobody stops computing while others still measure
@@ -146,12 +146,6 @@ def _start_busy_cores(stack: ExitStack) -> bool:
     except LinkProbeError:
         return False
     return True
-
-
-def _all_ranks(comm: MPI.Comm, holds: bool) -> bool:
-    here, everywhere = np.array([holds], dtype=np.int64), np.empty(1, dtype=np.int64)
-    wait(comm.Iallreduce(here, everywhere))
-    return int(everywhere[0]) == comm.Get_size()
 
 
 def _all_gather(comm: MPI.Comm, numbers: Doubles) -> Doubles:

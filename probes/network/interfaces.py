@@ -35,9 +35,8 @@ def read_networks(
         addresses: Addresses by interface; those of this machine when left out.
     """
     addresses = read_addresses() if addresses is None else addresses
-    folder = root / "sys/class/net"
     # `bonding_masters` in there is a plain file
-    directories = sorted(path for path in _list(folder) if path.is_dir())
+    directories = sorted(path for path in (root / "sys/class/net").glob("*") if path.is_dir())
     return tuple(_read_interface(path, addresses.get(path.name, ())) for path in directories)
 
 
@@ -53,7 +52,7 @@ def read_subnets() -> dict[str, tuple[str, ...]]:
     """Give the IP addresses of each interface with the length of their prefix: ``10.0.0.1/24``."""
     return {
         name: tuple(
-            f"{_without_zone(a.address)}/{_prefix_length(a.netmask)}"
+            f"{_without_zone(a.address)}/{int(ip_address(a.netmask)).bit_count()}"
             for a in found
             if a.family in _IP_FAMILIES and a.netmask
         )
@@ -112,16 +111,5 @@ def _is_up(directory: Path) -> bool:
     return state == "up"
 
 
-def _list(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
 def _without_zone(address: str) -> str:
     return address.partition("%")[0]
-
-
-def _prefix_length(netmask: str) -> int:
-    return int(ip_address(netmask)).bit_count()

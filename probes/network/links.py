@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +94,7 @@ def measure_links(comm: MPI.Comm, *, time_limit_s: float = 20.0) -> tuple[Link, 
             latency_s=float(total[0, first, second]),
             bytes_per_s=float(total[1, first, second]),
         )
-        for first in range(size)
-        for second in range(first + 1, size)
+        for first, second in combinations(range(size), 2)
     )
 
 
@@ -106,7 +106,7 @@ def pair_rounds(size: int, *, at_once: bool) -> Iterator[list[tuple[int, int]]]:
     each pair is a round of its own.
     """
     if not at_once:
-        yield from ([(i, j)] for i in range(size) for j in range(i + 1, size))
+        yield from ([pair] for pair in combinations(range(size), 2))
         return
     seats = list(range(size + size % 2))
     half = len(seats) // 2

@@ -226,13 +226,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=1, help="that may read at once")
     parser.add_argument("--local", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("path", type=Path)
-    arguments = parser.parse_args()
-    for found in _measure(
-        arguments.path,
-        cores=arguments.cores,
-        local=arguments.local,
-        budget_s=arguments.budget_s,
-    ):
+    for found in _measure(**vars(parser.parse_args())):
         print(codec.encode(found).decode(), flush=True)  # noqa: T201
 
 
