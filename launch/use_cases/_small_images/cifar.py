@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import tarfile
 import zlib
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -53,12 +52,8 @@ def find_cifar(place: Path, files: Sequence[KnownFile] = CIFAR_FILES) -> ImageSe
     found = [(file, file.find(folder)) for file in files]
     paths = [path for _, path in found if path is not None]
     archive = place if place.is_file() else place / ARCHIVE
-    read: Callable[[], list[bytes]]
-    if len(paths) == len(files):
-        read = partial(_read_files, files, paths)
-    elif archive.is_file():
-        paths, read = [archive], partial(_read_archive, files, archive)
-    else:
+    is_packed = len(paths) < len(files)
+    if is_packed and not archive.is_file():
         missing = ", ".join(file.name for file, path in found if path is None)
         raise UseCaseError(
             f"data folder {folder} has no {missing}, and {place} no {ARCHIVE}: name a folder with "
@@ -67,12 +62,16 @@ def find_cifar(place: Path, files: Sequence[KnownFile] = CIFAR_FILES) -> ImageSe
 
     def make(report: PreparationReporter) -> tuple[LabelledImages, LabelledImages]:
         report.progress(0, 1, "reading CIFAR-10")
-        *training, testing = read()
+        if is_packed:
+            *training, testing = _read_archive(files, archive)
+        else:
+            *training, testing = (f.read(path) for f, path in zip(files, paths, strict=True))
         report.progress(1, 1, "reading CIFAR-10")
-        where = str(archive if archive in paths else folder)
+        where = str(archive if is_packed else folder)
         return decode(b"".join(training), where), decode(testing, where)
 
-    return ImageSet(name=f"CIFAR-10 in {place.resolve()}", key=name_stamps(paths), make=make)
+    stamps = name_stamps([archive] if is_packed else paths)
+    return ImageSet(name=f"CIFAR-10 in {place.resolve()}", key=stamps, make=make)
 
 
 def decode(content: bytes, where: str) -> LabelledImages:
@@ -94,10 +93,6 @@ def decode(content: bytes, where: str) -> LabelledImages:
         )
     planes = rows[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE)
     return LabelledImages(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), rows[:, 0])
-
-
-def _read_files(files: Sequence[KnownFile], paths: Sequence[Path]) -> list[bytes]:
-    return [file.read(path) for file, path in zip(files, paths, strict=True)]
 
 
 def _read_archive(files: Sequence[KnownFile], archive: Path) -> list[bytes]:
