@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
-import tempfile
 from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module, invalidate_caches
@@ -101,8 +101,9 @@ def find_users_line(error: BaseException, origin: Path | str) -> str | None:
 def _is_users(filename: str, origin: Path | str) -> bool:
     if filename == str(origin):
         return True
-    # What is compiled at run time, as by torch, has a name in brackets or below its cache.
-    if filename.startswith(("<", str(Path(tempfile.gettempdir()) / "torchinductor_"))):
+    # What is compiled at run time has a name in brackets, or lies in the cache that torch has set.
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if filename.startswith("<") or (cache and Path(filename).is_relative_to(cache)):
         return False
     file, root = Path(filename).resolve(), Path(__file__).resolve().parents[2]
     is_ours = any(file.is_relative_to(root / floor) for floor in ("launch", "probes"))

@@ -253,6 +253,16 @@ def test_users_line_is_told_where_the_current_folder_is_gone(tmp_path, monkeypat
     assert str(find_users_line(raised.value, "a use case")).startswith(f"{__file__}, line ")
 
 
+def test_what_torch_has_compiled_is_no_line_of_the_users(tmp_path, monkeypatch):
+    """The story: where memory was short in a compiled step, a file of the cache was named."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    names = {}
+    exec(compile("def call():\n    1 / 0", str(tmp_path / "ab" / "cab.py"), "exec"), names)
+    with pytest.raises(ZeroDivisionError) as raised:
+        names["call"]()
+    assert str(find_users_line(raised.value, "a use case")).startswith(f"{__file__}, line ")
+
+
 def test_class_that_cannot_be_made_is_told(write):
     file = write("class Case:\n    def __init__(self, size): ...")
     assert "Case needs size: give --set size=VALUE" in message(f"{file}:Case")
