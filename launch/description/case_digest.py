@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from launch.data.random_state import seed_generators
 from launch.use_cases._base import UseCase
-from launch.use_cases._imports import is_installed
+from launch.use_cases._imports import is_generated, is_installed
 from launch.use_cases._settings import Settings
 
 _OURS = ("launch", "planner", "probes")
@@ -66,7 +66,7 @@ def _code(kind: Any) -> Iterator[tuple[str, bytes]]:
     package = kind.__module__.partition(".")[0]
     for name, module in list(sys.modules.items()):
         text = getattr(module, "__file__", None)
-        if not isinstance(text, str) or name in _NOT_OF_USE_CASES:
+        if not isinstance(text, str) or name in _NOT_OF_USE_CASES or is_generated(text):
             continue
         top = name.partition(".")[0]
         if top != package and (top in _OURS or is_installed(Path(text))):

@@ -101,13 +101,17 @@ def find_users_line(error: BaseException, origin: Path | str) -> str | None:
 def _is_users(filename: str, origin: Path | str) -> bool:
     if filename == str(origin):
         return True
-    # What is compiled at run time has a name in brackets, or lies in the cache that torch has set.
-    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
-    if filename.startswith("<") or (cache and Path(filename).is_relative_to(cache)):
+    if is_generated(filename):
         return False
     file, root = Path(filename).resolve(), Path(__file__).resolve().parents[2]
     is_ours = any(file.is_relative_to(root / floor) for floor in ("launch", "probes"))
     return not (is_ours or is_installed(file))
+
+
+def is_generated(filename: str) -> bool:
+    """Tell whether code was made at run time: it has no file, or one in torch's own cache."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return filename.startswith("<") or bool(cache and Path(filename).is_relative_to(cache))
 
 
 def is_installed(file: Path) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import pytest
 import tiny_cases
 import torch
@@ -59,6 +62,21 @@ def test_other_settings_make_another_use_case():
     }
     assert len(digests) == 4
     assert digest_case(case, model, datasets) in digests
+
+
+def test_kernels_that_torch_has_compiled_are_no_code_of_a_use_case(tmp_path, monkeypatch):
+    """Another processor has other ones: hosts would have another use case each."""
+    case = adapt_use_case(tiny_cases.Sgd, "tiny")
+    model, datasets = case.model(), [case.dataset(None, train=train) for train in (True, False)]
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    before = digest_case(case, model, datasets)
+    kernel = ModuleType("torch._inductor.runtime.compile_tasks.cab")
+    kernel.__file__ = str(tmp_path / "cab.py")
+    (tmp_path / "cab.py").touch()
+    monkeypatch.setitem(sys.modules, kernel.__name__, kernel)
+    assert digest_case(case, model, datasets) == before
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
+    assert digest_case(case, model, datasets) != before
 
 
 class Lookalikes:
