@@ -89,18 +89,12 @@ def _mounts(root: Path) -> Iterator[_Mount]:
 
 
 def _chain(mount: _Mount, own_path: str, root: Path) -> tuple[Cgroup, ...]:
-    top = root / mount.point.lstrip("/")
-    below = _below(own_path, mount.shown)
+    top, own = root / mount.point.lstrip("/"), PurePosixPath(own_path)
+    is_shown = ".." not in own.parts and own.is_relative_to(mount.shown)
+    below = own.relative_to(mount.shown) if is_shown else PurePosixPath()
     paths = [below, *below.parents] if below.parts else [below]
     groups = (
         Cgroup(version=mount.version, path="/" + "/".join(path.parts), directory=top / path)
         for path in paths
     )
     return tuple(group for group in groups if group.directory.is_dir())
-
-
-def _below(own_path: str, shown: str) -> PurePosixPath:
-    own = PurePosixPath(own_path)
-    if ".." not in own.parts and own.is_relative_to(shown):
-        return own.relative_to(shown)
-    return PurePosixPath()  # out of sight: the mount point is all there is

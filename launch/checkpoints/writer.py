@@ -93,20 +93,18 @@ class CheckpointWriter:
         descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _lock(descriptor, self._folder)
-            self._check_empty()
+            # Once more: the folder that was checked at the start may be on another machine.
+            if not self._is_resumed and (found := folders.list_checkpoints(self._folder)):
+                raise CheckpointError(
+                    f"{self._folder} on this host holds checkpoints of a training already, the "
+                    f"newest is {found[0].name}: go on with --resume from this host, or name "
+                    "another folder"
+                )
             folders.remove_leftovers(self._folder)
         except BaseException:
             os.close(descriptor)
             raise
         self._lock = descriptor
-
-    def _check_empty(self) -> None:
-        """Check again: the folder that was checked at the start may be on another machine."""
-        if not self._is_resumed and (found := folders.list_checkpoints(self._folder)):
-            raise CheckpointError(
-                f"{self._folder} on this host holds checkpoints of a training already, the newest "
-                f"is {found[0].name}: go on with --resume from this host, or name another folder"
-            )
 
     def _write_part(self, hidden: Path, part: WorkerPart) -> list[FileRecord]:
         rank = self._group.local_rank

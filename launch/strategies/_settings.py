@@ -56,8 +56,12 @@ def cpu_settings(
         may_compile: Whether this layout can be compiled, where any can.
     """
     precision = "bf16" if "bf16" in case.precisions else case.precisions[0]
+    batches = _batches(case, case.batch_choices, _CPU_FACTOR)
+    if case.look_batch is not None:  # never guessed: what looks show is asked for when it is
+        batches = Choices((case.look_batch, *batches.values), batches.first)
+    gain = None if node.speeds is None else node.speeds.onednn_product_gain
     return {
-        "node_batch": _with_look(case, _batches(case, case.batch_choices, _CPU_FACTOR)),
+        "node_batch": batches,
         "micro_batches": _pieces(case, case.batch_choices, micro_batches, _CPU_FACTOR),
         "memory_format": Choices(MEMORY_FORMATS, "channels_last"),
         "precision": Choices(case.precisions, precision),
@@ -66,7 +70,7 @@ def cpu_settings(
         "allocator": Choices(case.allocators, "retain"),
         "fused_optimizer": _switch(case.has_fused_optimizer, case.has_fused_optimizer),
         **({"compile": _switch(case.can_compile)} if may_compile else {}),
-        "onednn_linear": _switch(_onednn_pays(node)),
+        "onednn_linear": _switch(gain is not None and gain >= _LEAST_GAIN),
     }
 
 
@@ -88,7 +92,9 @@ def gpu_settings(
         micro_batches: Counts to choose from; more where the user has fixed a large batch.
         may_record: Whether this layout can run as a CUDA graph.
     """
-    inputs, loaders = _gpu_inputs(case, node), _gpu_loaders(node)
+    inputs = _gpu_inputs(case, node)
+    # Loading processes of a worker: none, and by doubling up to its cores.
+    loaders = _loaders(2, max(2, node.cpu.usable_cores // max(1, len(usable_gpus(node)))))
     batches = case.gpu_batch_choices or case.batch_choices
     return {
         "node_batch": _batches(case, batches, _GPU_FACTOR),
@@ -121,21 +127,9 @@ def first_guess(prefix: str, settings: Settings) -> dict[str, Setting]:
     return {f"{prefix}.{name}": choices.first for name, choices in settings.items()}
 
 
-def _onednn_pays(node: Hardware) -> bool:
-    gain = None if node.speeds is None else node.speeds.onednn_product_gain
-    return gain is not None and gain >= _LEAST_GAIN
-
-
 def _batches(case: CaseFacts, batches: Sequence[int], factor: int) -> Choices:
     few = [batch for batch in batches if batch <= factor * case.default_batch]
     return Choices(batches, max(few, default=batches[0]))
-
-
-def _with_look(case: CaseFacts, batches: Choices) -> Choices:
-    """Add the batch of looks, which is never guessed: what it shows is asked for when it is."""
-    if case.look_batch is None:
-        return batches
-    return Choices((case.look_batch, *batches.values), batches.first)
 
 
 def _pieces(case: CaseFacts, batches: Sequence[int], counts: Sequence[int], factor: int) -> Choices:
@@ -164,12 +158,6 @@ def _gpu_inputs(case: CaseFacts, node: Hardware) -> tuple[str, ...]:
     free_bytes = min((gpu.free_bytes or 0 for gpu in usable_gpus(node)), default=0)
     fits = case.pixel_bytes <= _PIXELS_SHARE * free_bytes
     return (*case.inputs, "device") if fits else case.inputs
-
-
-def _gpu_loaders(node: Hardware) -> tuple[int, ...]:
-    """List numbers of loading processes of a worker: none, and by doubling up to its cores."""
-    most = max(2, node.cpu.usable_cores // max(1, len(usable_gpus(node))))
-    return _loaders(2, most)
 
 
 def _loaders(least: int, most: int) -> tuple[int, ...]:
