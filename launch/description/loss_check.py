@@ -247,7 +247,9 @@ class _LossCheck:
         )
 
     def _measure(self, batch: Batch, seed: int) -> _Figures:
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
+        if self._device.type == "cuda":  # else none is asked: one that a wrong label broke raises
+            torch.cuda.manual_seed_all(seed)
         try:
             placed = move_batch(batch, self._device, torch.preserve_format)
             loss = self._case.step(self._model, placed)

@@ -304,6 +304,19 @@ def test_a_gpu_that_cannot_be_used_leaves_the_check_to_the_cpu(monkeypatch):
         check(Sum)
 
 
+def test_a_gpu_that_a_wrong_label_has_broken_is_not_asked_again(monkeypatch):
+    """The story: torch seeds all GPUs, and a broken one raises: the CPU never had its turn."""
+
+    def fail(seed):
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    case = adapt_use_case(tiny_cases.Random(), "tiny")
+    model, dataset = case.model(), case.dataset(None, train=True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", fail)
+    check_loss(case, model, dataset, "tiny")
+
+
 class RoundingGpu(loss_check._LossCheck):
     """A GPU with other kernels for the halves of a batch, which round in another way."""
 
