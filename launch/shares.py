@@ -94,14 +94,12 @@ def fit_step_time(points: Sequence[tuple[int, float]]) -> StepTime:
     """
     if not points or any(n < 1 or not (0 < t < math.inf) for n, t in points):
         raise InvalidPlanError(f"points={points!r}: measure a step of at least one sample")
-    weights = [1 / time_s**2 for _, time_s in points]
-    total = math.fsum(weights)
-    mean_n = math.fsum(w * n for w, (n, _) in zip(weights, points, strict=True)) / total
-    mean_s = math.fsum(w * t for w, (_, t) in zip(weights, points, strict=True)) / total
-    spread = math.fsum(w * (n - mean_n) ** 2 for w, (n, _) in zip(weights, points, strict=True))
-    joint = math.fsum(
-        w * (n - mean_n) * (t - mean_s) for w, (n, t) in zip(weights, points, strict=True)
-    )
+    weighed = [(1 / time_s**2, samples, time_s) for samples, time_s in points]
+    total = math.fsum(w for w, _, _ in weighed)
+    mean_n = math.fsum(w * n for w, n, _ in weighed) / total
+    mean_s = math.fsum(w * t for w, _, t in weighed) / total
+    spread = math.fsum(w * (n - mean_n) ** 2 for w, n, _ in weighed)
+    joint = math.fsum(w * (n - mean_n) * (t - mean_s) for w, n, t in weighed)
     # Proportional: of all lines through 0 the one with the smallest relative errors.
     proportional = math.fsum(n / t for n, t in points) / math.fsum((n / t) ** 2 for n, t in points)
     if spread == 0:

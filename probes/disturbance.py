@@ -53,7 +53,8 @@ class Disturbance:
         """Tell whether it slowed down a plan of so many threads on a node with so many cores."""
         if self.others_cores is None and (self.waiting_share or 0.0) >= _WAITING:
             return True
-        lost = self.beyond(cores - threads) + self.stolen_cores + self.throttled_cores
+        beyond = max(0.0, (self.others_cores or 0.0) - (cores - threads))  # what the plan leaves
+        lost = beyond + self.stolen_cores + self.throttled_cores
         return self.overheated > 0 or lost >= max(_LEAST_LOST, _LOST * threads)
 
     @property
@@ -65,10 +66,6 @@ class Disturbance:
         """
         part = min(1.0, self.others_cores or 0.0)
         return 1 / (1 - part * (1 - 1 / _MOST_SLOWED)) if part >= _LEAST_LOST else 1.0
-
-    def beyond(self, free_cores: float) -> float:
-        """Give the cores that others used beyond those that a plan leaves free."""
-        return max(0.0, (self.others_cores or 0.0) - free_cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,7 +93,6 @@ class StepWatchdog:
         self._last_progress = (0, 0.0)
 
     def add_step(self, time_s: float) -> None:
-        """Record a step."""
         self._times_s.append(time_s)
         self._is_stepping = True
         self._inactivity.restart()

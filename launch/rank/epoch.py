@@ -32,7 +32,6 @@ class EpochStatistics:
         self._validated: defaultdict[int, list[Validated]] = defaultdict(list)
 
     def add_step(self, step: StepDone) -> None:
-        """Add a step."""
         sums = self._steps[step.epoch]
         sums.samples += step.samples
         sums.time_s += step.time_s
