@@ -185,10 +185,8 @@ def _cache_sizes(level: int, cores: Sequence[int], root: Path) -> Iterator[int]:
 
 
 def _parse_size(text: str) -> int | None:
-    if text[-1:] in _UNITS:
-        count = parse_int(text[:-1])
-        return None if count is None else count * _UNITS[text[-1]]
-    return parse_int(text)
+    count = parse_int(text.rstrip("KMG"))
+    return count and count * _UNITS.get(text[-1:], 1)
 
 
 def _read_cpuinfo(root: Path) -> dict[str, str]:

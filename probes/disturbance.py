@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -162,10 +163,5 @@ class DisturbanceWatch:
 
     def _waiting_s(self) -> float | None:
         text = read_text(self._pressure) if self._pressure else None
-        for line in (text or "").splitlines():
-            kind, *named = line.split()
-            if kind == "some":
-                found = dict(each.partition("=")[::2] for each in named)
-                total_us = parse_int(found.get("total"))
-                return None if total_us is None else total_us / 1e6
-        return None
+        total_us = re.search(r"^some .*\btotal=(\d+)", text or "", re.MULTILINE)
+        return int(total_us[1]) / 1e6 if total_us else None
