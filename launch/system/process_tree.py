@@ -60,16 +60,18 @@ def has_ended(child: int) -> bool:
 
 def end_descendants(*, grace_s: float) -> None:
     """End all descendants of this process, as `end_all` does."""
-    end_all(lambda: find_descendants(os.getpid()), grace_s=grace_s)
+    end_all(lambda: find_descendants(os.getpid()), grace_s=grace_s, reaps=True)
     reap_all()
 
 
-def end_all(find: Callable[[], set[int]], *, grace_s: float) -> None:
+def end_all(find: Callable[[], set[int]], *, grace_s: float, reaps: bool = False) -> None:
     """End processes, in bounded time: by SIGTERM, and what is left then by SIGKILL.
 
     Args:
         find: Finds those that have not ended; they may start others meanwhile.
         grace_s: Time in which they may end by themselves.
+        reaps: Let children of this process that have ended vanish meanwhile: who started a daemon
+            that was adopted here may wait until nothing has its number.
     """
     deadline, number = time.monotonic() + grace_s, signal.SIGTERM
     told: set[int] = set()
@@ -82,6 +84,8 @@ def end_all(find: Callable[[], set[int]], *, grace_s: float) -> None:
         send_signal(left - told, signal.SIGCONT)  # what stands still takes no signal but SIGKILL
         told |= left
         time.sleep(_POLL_S)
+        if reaps:
+            reap_all()
 
 
 def reap_all() -> None:

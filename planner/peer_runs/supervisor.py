@@ -161,7 +161,7 @@ class PeerSupervisor:
             if self._request.job is not None:
                 self._continue()  # so that they can end: their rank sees to it
             else:
-                end_all(self._find, grace_s=_GRACE_S)
+                end_all(self._find, grace_s=_GRACE_S, reaps=True)
             if is_own_folder(self._folder):
                 opened, self._opened = self._opened, ()
                 remove_folders([self._folder], opened)

@@ -129,6 +129,27 @@ def test_a_stopped_peer_stands_still_with_all_it_has_started_goes_on_when_told_a
     assert not (tmp_path / "peer").exists()
 
 
+AWAITING = """
+import os, signal, subprocess, sys, time
+from pathlib import Path
+started = subprocess.check_output(["sh", "-c", "sleep 600 > /dev/null & echo $!"], text=True)
+daemon = Path("/proc", started.strip())
+def end(*_):
+    while daemon.exists():
+        time.sleep(0.01)
+    Path(sys.argv[1]).with_name("in order").touch()
+    os._exit(0)
+signal.signal(signal.SIGTERM, end)
+"""
+
+
+def test_a_daemon_that_has_ended_vanishes_for_the_peer_that_waits_for_that(tmp_path):
+    """It stayed as a zombie of its supervisor, and the peer was killed when its time was up."""
+    with started(tmp_path, AWAITING + COUNTING) as processes:
+        assert isinstance(processes.next_report(GUARD_S), PeerBegun)
+    assert (tmp_path / "in order").exists()
+
+
 @pytest.mark.parametrize("name", ["ssh", "orted"])
 def test_what_waits_for_processes_on_other_hosts_is_not_stopped(name, tmp_path):
     """Horovod on two hosts ended in its first pause: a server of ssh gave its client up."""
