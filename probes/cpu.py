@@ -186,7 +186,7 @@ def _cache_sizes(level: int, cores: Sequence[int], root: Path) -> Iterator[int]:
 
 def _parse_size(text: str) -> int | None:
     count = parse_int(text.rstrip("KMG"))
-    return count and count * _UNITS.get(text[-1:], 1)
+    return None if count is None else count * _UNITS.get(text[-1:], 1)
 
 
 def _read_cpuinfo(root: Path) -> dict[str, str]:

@@ -90,7 +90,7 @@ def create_private(path: Path) -> BinaryIO:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only the user can read, whatever is there."""
+    """Write a file; one that is not there yet can then be read by the user alone."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with naming_file(path), os.fdopen(descriptor, "wb") as file:
         file.write(content)

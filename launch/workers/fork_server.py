@@ -234,11 +234,9 @@ class ForkServer:
         if not message:
             ended = explain_exit(self._process.wait())
             self._errors.seek(0)
-            # Its last line names the exception, if there was one.
-            lines = self._errors.read()[-4096:].decode(errors="replace").splitlines()
-            raise LaunchError(
-                f"the process that starts workers ended: {(lines or [''])[-1] or ended}"
-            )
+            said = self._errors.read()[-4096:].decode(errors="replace").rstrip()
+            last = said.rpartition("\n")[2]  # names the exception, if there was one
+            raise LaunchError(f"the process that starts workers ended: {last or ended}")
         return codec.decode(message, dict[str, int], source="fork server")
 
 
