@@ -6,6 +6,7 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -44,6 +45,7 @@ class ProgramChannel:
         self.was_killed = True
         self._unread = b""
         self._lock = threading.Lock()
+        self._end_by = 0.0
         with ExitStack() as opened:
             self._errors: IO[bytes] = opened.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(
@@ -90,14 +92,15 @@ class ProgramChannel:
 
     def hang_up(self) -> None:
         """End its stdin."""
+        self._end_by = time.monotonic() + _END_LIMIT_S
         with self._lock, suppress(OSError):
             self._stdin.close()
 
     def close(self) -> None:
-        """Wait for its end, for a bounded time."""
+        """Wait for its end, for a bounded time after `hang_up`: others end side by side with it."""
         self.stdout.close()  # or one that still writes could not end
         try:
-            self.was_killed = self._process.wait(_END_LIMIT_S) != 0
+            self.was_killed = self._process.wait(self._end_by - time.monotonic()) != 0
         except subprocess.TimeoutExpired:
             self._process.kill()
             end_session(self._process.pid, grace_s=0.0)

@@ -77,7 +77,7 @@ class CapturedPass:
         self._compute = compute
         self._model = model
         self._warm_up()
-        self._model.zero_grad()  # recorded from none, each replay writes and does not add
+        self._forget_gradients()  # recorded from none, each replay writes and does not add
         self._graph = torch.cuda.CUDAGraph()
         try:
             # Other threads may use CUDA meanwhile: one copies batches into pinned memory.
@@ -125,7 +125,7 @@ class CapturedPass:
         devices = [torch.cuda.current_device()]
         with torch.random.fork_rng(devices), torch.cuda.stream(stream):
             for _ in range(_WARMUP_PASSES):
-                self._model.zero_grad()
+                self._forget_gradients()
                 self._compute(self._share)
         torch.cuda.current_stream().wait_stream(stream)
         self._check_buffers(buffers)
@@ -142,3 +142,7 @@ class CapturedPass:
                     "cuda_graph=True and a step that puts another tensor in the place of buffer "
                     f"{name!r}, which a replay would not do: use cuda_graph=False"
                 )
+
+    def _forget_gradients(self) -> None:
+        for parameter in self._model.parameters():  # zero_grad may be the user's
+            parameter.grad = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from launch.hosts import program_channel
 from launch.hosts.program_channel import ProgramChannel
 from launch.reports import Warned
 
@@ -35,6 +37,26 @@ def test_lines_of_a_login_are_no_reports_and_the_end_is_told(code):
     channel.hang_up()
     channel.close()
     assert channel.was_killed == bool(code)
+
+
+def test_programs_that_do_not_end_share_the_time_in_which_they_may(monkeypatch):
+    """The story: each host that hung took twelve seconds of its own."""
+    monkeypatch.setattr(program_channel, "_END_LIMIT_S", 0.2)
+    wait, waits_s = subprocess.Popen.wait, []
+
+    def wait_and_note(process, timeout=None):
+        waits_s.append(timeout)
+        return wait(process, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", wait_and_note)
+    channels = [ProgramChannel(name, ["sleep", "600"], {}) for name in ("node1", "node2")]
+    for channel in channels:
+        channel.hang_up()
+    for channel in channels:
+        channel.close()
+    first_s, _, second_s, _ = waits_s
+    assert second_s <= 0 < first_s <= 0.2
+    assert all(channel.was_killed for channel in channels)
 
 
 def test_program_that_cannot_be_started_leaves_no_file_open(tmp_path):

@@ -114,3 +114,22 @@ def test_descendants_are_found_below_children_whatever_bytes_their_names_are():
         assert found
         assert found < find_descendants(os.getpid())
         process.stdin.write(b"\n")
+
+
+def test_child_that_nobody_can_wait_for_has_ended():
+    """Where SIGCHLD was ignored before Python began, as some starters of jobs leave it."""
+    said = subprocess.run(
+        [
+            *("env", "--ignore-signal=CHLD", sys.executable, "-c"),
+            "import subprocess, time\n"
+            "from launch.system.process_tree import has_ended\n"
+            "child = subprocess.Popen(['true'])\n"
+            "while not has_ended(child.pid):\n"
+            "    time.sleep(0.01)\n"
+            "print('ended')",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "ended\n"
