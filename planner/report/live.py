@@ -37,8 +37,6 @@ from planner.trials.result import Outcome, Role, TrialResult
 _LOG_EVERY_S = 60.0
 """Between lines that say how far the work is, where no terminal shows it."""
 
-"""Before the reason of a failure: whichever of a plan's workers was the first to fail."""
-
 
 class LiveDisplay:
     """Shows reports on standard error, as a `Listener`. Use it in a ``with`` block.

@@ -13,6 +13,7 @@ from probes.codec import NonNegative, Whole
 from probes.timing import Interval, Measurement
 
 _WORKER = re.compile(r"^worker \d+: ")
+"""Before the reason of a failure: whichever of a plan's workers was the first to fail."""
 
 
 class Outcome(StrEnum):
