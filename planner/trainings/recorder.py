@@ -128,7 +128,7 @@ class TrainingRecorder:
         try:
             if self._has_trained:
                 self._close()
-                usage, (state, message) = self._usage(0, 1), _end_state(error)
+                usage, (state, message) = self._usage(), _end_state(error)
                 self._write(_END_LOCK_TIMEOUT_S, usage, state=state, error=message)
         finally:
             self._close()
@@ -175,7 +175,8 @@ class TrainingRecorder:
             turn, self._turn = self._turn, (self._turn + 1) % self._turns
             return self._usage(turn, self._turns)
 
-    def _usage(self, first: int, step: int) -> dict[str, HostUsage]:
+    def _usage(self, first: int = 0, step: int = 1) -> dict[str, HostUsage]:
+        """Give what hosts used: all of them, or every ``step``-th from the rank ``first`` on."""
         ranks = range(first, len(self._series), step)
         return {self._record.hosts[rank].host: self._series[rank].values() for rank in ranks}
 

@@ -189,8 +189,10 @@ def _returning(samples: ast.expr, made: Sequence[ast.stmt]) -> list[ast.stmt]:
     kinds = {last_name(call.func) for call in calls_in([*made, samples])}
     if "TensorDataset" not in kinds or not kinds & _DRAWN:
         return [ast.Return(samples)]
-    name, naming = "samples", [ast.Assign([ast.Name("samples", ast.Store())], samples, lineno=0)]
+    name, naming = "samples", list[ast.stmt]()
     if isinstance(samples, ast.Name):
-        name, naming = samples.id, []
+        name = samples.id
+    else:
+        naming.append(ast.Assign([ast.Name(name, ast.Store())], samples, lineno=0))
     mark = ast.parse(f"{name}.is_generated = True").body
     return [*naming, *mark, ast.Return(ast.Name(name, ast.Load()))]

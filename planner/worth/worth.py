@@ -187,7 +187,7 @@ def assess(
     result = evidence.find(stored.plan)
     if result is None or result.measurement is None:
         return None
-    step_s = 1 / _rate_of(result).median * stored.plan.node_batch
+    step_s = stored.plan.node_batch / _rate_of(result).median
     parts = split_step(
         stored.plan,
         step_s,
