@@ -233,8 +233,9 @@ class Findings:
     def crash_alike(self) -> bool:
         """Tell whether all plans of this search crashed for one reason, as others would then."""
         new = self.new_results()
-        is_one = len({(result.outcome, result.reason_of_any_worker) for result in new}) == 1
-        return is_one and len(new) >= _MOST_ALIKE and new[0].outcome is Outcome.CRASH
+        if len(new) < _MOST_ALIKE or any(one.outcome is not Outcome.CRASH for one in new):
+            return False
+        return len({result.reason_of_any_worker for result in new}) == 1
 
     def current_results(self) -> list[TrialResult]:
         """Give the trials since the last search that came to its end."""

@@ -50,11 +50,15 @@ def show(request: PageRequest, context: Context) -> View:
             "file_names": FILE_NAMES,
             "script_settings": settings_of_script(stored.plan),
             "document": json.dumps(stored.to_json(stale=found.is_stale), indent=2),
-            "command": command_for(
-                stored.use_case, "launch", *data, "--plan", str(plan_id), *allow
+            "command": context.command_on(
+                stored.node,
+                command_for(stored.use_case, "launch", *data, "--plan", str(plan_id), *allow),
             ),
-            "search_again": command_for(
-                stored.use_case, "tune", *search_options(found.data, found.precision, stored)
+            "search_again": context.command_on(
+                stored.node,
+                command_for(
+                    stored.use_case, "tune", *search_options(found.data, found.precision, stored)
+                ),
             ),
             "launch_forms": launch_form(found, context),
             "remove_forms": remove_form(plan_id, context),

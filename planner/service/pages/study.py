@@ -66,7 +66,7 @@ def show(request: PageRequest, context: Context) -> View:
             "figures": figures,
             "baselines": _find_baselines(found.trials),
             "part": part,
-            "next_command": _next_command(found, is_running=bool(running)),
+            "next_command": _next_command(found, context, is_running=bool(running)),
         },
         topics=[f"study:{study_id}", "job"],
     )
@@ -95,7 +95,7 @@ def _find_baselines(trials: Sequence[StoredTrial]) -> list[StoredTrial]:
     return [latest[role] for role in _BASELINES if role in latest]
 
 
-def _next_command(found: FoundStudy, *, is_running: bool) -> str:
+def _next_command(found: FoundStudy, context: Context, *, is_running: bool) -> str:
     record, use_case = found.record, found.record.use_case
     if is_running:
         return command_line(["ddlplan", "trials", "--use-case", use_case])
@@ -103,5 +103,7 @@ def _next_command(found: FoundStudy, *, is_running: bool) -> str:
     last = found.plans[-1] if found.plans else None
     if record.is_open or last is None or found.stale_reasons:
         options = search_options(data, record.precision, last)
-        return command_for(use_case, "tune", *options)
-    return command_for(use_case, "launch", *data_options(data), "--plan", str(last.id))
+        command = command_for(use_case, "tune", *options)
+    else:
+        command = command_for(use_case, "launch", *data_options(data), "--plan", str(last.id))
+    return context.command_on(record.node, command)

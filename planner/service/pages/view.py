@@ -10,6 +10,7 @@ from datetime import datetime
 from launch.noise_scale.efficiency import LR_SCALINGS
 from launch.plan import PRECISIONS
 from planner.api.plans import FoundPlan
+from planner.jobs.suggested_command import name_database
 from planner.plans.stored_plan import HERE, StoredPlan, utc_now
 from planner.scripts.naming import measuring_options
 from planner.store import is_postgres
@@ -57,6 +58,14 @@ class Context:
         ``None`` where a server has it, which all machines reach.
         """
         return None if is_postgres(self.db) else platform.node()
+
+    def command_on(self, machine: str, command: str) -> str:
+        """Give a command as it is typed on a machine; ``COPY`` is a copy of the database there.
+
+        As `on` of ``macros.html`` says: one that is elsewhere has no file of this machine.
+        """
+        is_elsewhere = self.typed_on not in (None, machine)
+        return name_database(command, "COPY") if is_elsewhere else command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,18 +67,17 @@ def get(pages: Pages, address: str) -> Markup:
     return markup
 
 
-def test_a_script_is_launched_by_its_command(change_plan, tmp_path):
+def test_a_script_is_launched_by_its_command(change_plan):
     plan, _, pages = change_plan(
         use_case="script:python train.py '{batch}'",
         plan=Plan(strategy="script", node_batch=32, options={"batch": 32}),
     )
     said = get(pages, f"/plans/{plan}").text
-    options = f"--plan {plan} --db {tmp_path / 'planner.db'}"
-    assert f"ddlplan launch {options} -- python train.py {{batch}}" in said
+    assert f"ddlplan launch --plan {plan} --db COPY -- python train.py {{batch}}" in said
     assert "YOUR_SCRIPT.py" not in said
 
 
-def test_a_new_search_of_a_script_measures_as_before(change_plan, tmp_path):
+def test_a_new_search_of_a_script_measures_as_before(change_plan):
     """The story: a script of --step-regex, tuned again as was said, showed no steps."""
     options = {"step_regex": "loss", "no_python": True}
     plan, _, pages = change_plan(
@@ -87,8 +86,7 @@ def test_a_new_search_of_a_script_measures_as_before(change_plan, tmp_path):
         software=OLD,
         study_id=None,  # the lab's is one of a use case, with --precision auto
     )
-    db = tmp_path / "planner.db"
-    said = f"ddlplan tune --no-python --step-regex loss --db {db} -- ./train"
+    said = "ddlplan tune --no-python --step-regex loss --db COPY -- ./train"
     shown = get(pages, f"/plans/{plan}").text
     assert said in shown[: shown.index("To train with it")]  # exports below had it too
 
@@ -127,7 +125,7 @@ def test_a_stale_plan_is_not_what_to_type_first(change_plan):
     said = get(pages, f"/plans/{plan}").text
     tune, launch = said.index("ddlplan tune --use-case"), said.index("ddlplan launch --use-case")
     assert tune < launch
-    assert f"on {stored.node}, type:" in said[:tune]
+    assert f"on {stored.node}, with a copy of this database as COPY, type:" in said[:tune]
     assert said.count(f"--plan {plan} --allow-stale") == 2  # without JavaScript too
     assert f"this server has {current_software()['torch']}" in said
     assert ", here is" not in said

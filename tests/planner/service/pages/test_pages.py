@@ -107,7 +107,10 @@ def test_commands_name_the_database_that_is_shown(pages, lab_db, path, monkeypat
     offered = re.compile(r"""(?:class="command">|type: )<code>(ddlplan [^<]*)</code>""")
     commands = list(map(html.unescape, offered.findall(pages.get(path).html)))
     assert commands or path not in ("/plans/1", "/studies/1", "/sweeps/1", "/trainings/1")
-    assert [one for one in commands if f" --db {lab_db}" not in one] == []
+    named = (f" --db {lab_db}", " --db COPY")  # what stands for a copy on another machine
+    assert [one for one in commands if not any(name in one for name in named)] == []
+    said = "with a copy of this database as COPY" in pages.get(path).html
+    assert said == any(one.endswith(named[1]) for one in commands)
     monkeypatch.setenv("DDLPLAN_DB", str(lab_db))
     assert [html.unescape(one) for one in offered.findall(pages.get(path).html)] == commands
 

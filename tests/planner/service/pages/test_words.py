@@ -100,6 +100,23 @@ def test_training_is_resumed_with_the_options_that_it_was_started_with(store, sh
     assert command in show("trainings")
 
 
+@pytest.mark.parametrize("is_here", [True, False])
+def test_plan_and_study_are_used_on_their_machine_with_a_database_that_is_there(
+    store, pages, tmp_path, is_here
+):
+    """The story: on another machine the path of the server's file was to be typed."""
+    node = platform.node() if is_here else "atlas"
+    number = store.studies.get_or_create(replace(STUDY, node=node, facts=FACTS))
+    store.studies.add_trial(number, TRIALS[-1].result)
+    store.plans.save(replace(STORED, id=None, node=node, study_id=number), ends_search=True)
+    place = node if is_here else f"{node}, with a copy of this database as COPY"
+    for path in ("/plans/1", "/studies/1"):
+        said = " ".join(Markup(pages.get(path).html).text.split())
+        command = said.partition(f"on {place}, type: ")[2]
+        name = command.partition(" --db ")[2].split()[0]
+        assert name == (str(tmp_path / "planner.db") if is_here else "COPY")
+
+
 def test_training_of_another_machine_is_resumed_there(store, show, tmp_path):
     newest = tmp_path / "kept" / "step-00000002"
     add_training(store, TrainingStatus.CANCELLED, machine="atlas", checkpoint=str(newest))
