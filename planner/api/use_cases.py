@@ -11,7 +11,7 @@ from launch.errors import LaunchError
 from launch.reports import Noted, Report, Warned
 from launch.strategies import strategy_names
 from launch.system.durable_files import explain_absence
-from launch.use_cases import resolve, use_case_names
+from launch.use_cases import resolve
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workload import Workload
 from planner.cancellation import Cancellation
@@ -111,9 +111,7 @@ def find_case_of_plan(
         )
     if data is None and facts is not None and facts.data is not None:
         data = Path(facts.data)
-    # A built-in one makes its samples up wherever none are named.
-    is_built_in = use_case.partition(",")[0] in use_case_names()
-    if data is None and facts is None and is_built_in and stored.is_generated is False:
+    if data is None and stored.lacks_data:
         raise UsageError(
             f"plan {plan_id} was found with data, and where they are is not imported with it: "
             "name them with --data"

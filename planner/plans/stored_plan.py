@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from launch.plan import Plan
+from launch.use_cases import use_case_names
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from planner.plans.software import release_series
@@ -103,6 +104,13 @@ class StoredPlan:
 
     study_id: int | None = None
     """Study whose trials are the evidence; ``None`` for a plan from a file."""
+
+    @property
+    def lacks_data(self) -> bool:
+        """Whether it was found with data, and where they are was not imported with it."""
+        # A built-in use case makes its samples up wherever no data are named.
+        is_built_in = self.use_case.partition(",")[0] in use_case_names()
+        return self.study_id is None and is_built_in and self.is_generated is False
 
     def to_json(self, *, stale: bool) -> dict[str, Any]:
         """Give the plan as the JSON that scripts rely on."""

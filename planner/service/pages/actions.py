@@ -224,7 +224,8 @@ def launch_form(found: FoundPlan, context: Context) -> list[Form]:
     if not context.allows_actions or use_case not in _offered_use_cases(context):
         return []
     data = context.data if use_case in context.use_cases else None
-    if found.stored.study_id is not None and found.data != data:
+    is_known = not found.stored.lacks_data
+    if not is_known or (found.stored.study_id is not None and found.data != data):
         return []
     options = [*data_options(data), "--plan", str(plan_id)]
     options += ["--allow-stale"] if found.is_stale else []

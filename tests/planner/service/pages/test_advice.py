@@ -112,6 +112,14 @@ def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
     assert ("Train with this plan" in said, job in said) == (is_offered, is_offered)
 
 
+@pytest.mark.parametrize("is_generated", [True, False])
+def test_an_imported_plan_is_not_trained_on_drawn_samples_in_place_of_its_data(
+    change_plan, is_generated
+):
+    plan, _, pages = change_plan(study_id=None, is_generated=is_generated)
+    assert ("Train with this plan" in get(pages, f"/plans/{plan}").text) is is_generated
+
+
 def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
     plan, _, pages = change_plan(
         use_case="script:python train.py",
