@@ -45,13 +45,13 @@ def test_samples_that_cannot_be_read_have_no_time(clock):
     assert time_reading({}, 5) is None
 
 
-def time_steps(clock, fixed_s, each_s):
-    """Time steps of which the first takes half a minute; give the sizes of all as well."""
+def time_steps(clock, fixed_s, each_s, slow=1):
+    """Time steps of which one, the first, takes half a minute; give the sizes of all as well."""
     made = []
 
     def step(model, batch):
         made.append(len(batch[0]))
-        clock.now += fixed_s + each_s * made[-1] if len(made) > 1 else 30.0
+        clock.now += 30.0 if len(made) == slow else fixed_s + each_s * made[-1]
         return model(batch[0]).sum()
 
     case = SimpleNamespace(collate=None, step=step, default_batch=64)
@@ -64,6 +64,12 @@ def test_first_pass_does_not_count(clock):
     found, made = time_steps(clock, 0.0, 1.0)
     assert (found.sample_s, found.calls_s) == (1.0, None)
     assert made == [2, 2]
+
+
+def test_second_pass_does_not_count_where_the_machine_stands_still_in_it(clock):
+    """No other follows then: a step seemed to take minutes, and the search began with looks."""
+    found, made = time_steps(clock, 0.0, 0.001, slow=2)
+    assert (found.sample_s, made) == (0.001, [2, 2])
 
 
 def test_calls_are_told_from_samples_as_soon_as_these_take_most_of_a_pass(clock):
