@@ -8,13 +8,12 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ sys.path.append(str(Path(__file__).parent))  # last: tests/launch has a conftest
 
 from forked_commands import run_forked
 from postgres_server import PostgresServer, require_server
+from store_cases import execute
 
 from launch.workers.fork_server_pool import ForkServerPool
 from planner.store import Store
@@ -152,8 +152,7 @@ class CommandLine:
         self.wait_until(lambda: not self.processes(), "processes are left")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.folder / "planner.db", timeout=30)) as connection:
-            return connection.execute(sql).fetchall()
+        return execute(self.folder / "planner.db", sql)
 
     def has_plan(self, node: str | None = None) -> bool:
         """Tell whether a plan that may be chosen has been timed, on a node where one is named.
@@ -192,8 +191,7 @@ class AnyDatabase:
         """Run SQL by another connection, and give its rows."""
         if self._server is not None:
             return self._server.execute(sql, self.url)
-        with closing(sqlite3.connect(self.url, timeout=30)) as connection, connection:
-            return connection.execute(sql).fetchall()
+        return execute(self.url, sql)
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
@@ -323,9 +321,8 @@ def probed_database(tuned_folder: Path, tmp_path_factory: pytest.TempPathFactory
     """A database that knows this machine and holds no trial: a search need not wait for probes."""
     file = tmp_path_factory.mktemp("probed") / "planner.db"
     shutil.copy(tuned_folder / "planner.db", file)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        for table in ("plans", "trials", "studies"):
-            connection.execute(f"DELETE FROM {table}")
+    for table in ("plans", "trials", "studies"):
+        execute(file, f"DELETE FROM {table}")
     return file
 
 

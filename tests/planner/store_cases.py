@@ -41,13 +41,18 @@ def marks(url):
     return [one.result.parameters["mark"] for one in found]
 
 
+def execute(path, sql):
+    """Run SQL on a file by another connection, and give its rows."""
+    with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+        return connection.execute(sql).fetchall()
+
+
 def assert_intact(path):
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    assert execute(path, "PRAGMA integrity_check") == [("ok",)]
+    assert execute(path, "PRAGMA foreign_key_check") == []
 
 
-def write_trials(url, writer, count):
+def write_trials(url, writer=0, count=1):
     with Store.open(str(url)) as store:
         study_id = store.studies.get_or_create(STUDY)
         for number in range(count):

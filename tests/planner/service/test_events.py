@@ -6,7 +6,6 @@ import asyncio
 import json
 import platform
 import socket
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 import pytest
 from filled_store import fill
 from serving import GUARD_S, Serving, read_all, serving
+from store_cases import execute
 
 from launch.system.process_identity import ProcessIdentity
 from planner.api.changes import Follower
@@ -115,8 +115,7 @@ def test_who_begins_anew_gets_nothing_old(showing):
 def test_who_missed_more_than_the_log_holds_begins_afresh(showing):
     number = change(showing)
     change(showing)
-    with sqlite3.connect(showing.folder / "planner.db") as connection:
-        connection.execute("DELETE FROM events WHERE id <= ?", [number])
+    execute(showing.folder / "planner.db", f"DELETE FROM events WHERE id <= {number}")
     with follow(showing, "Last-Event-ID: 1") as stream:
         stream.wait_for("event: reset")
         stream.wait_for(f"id: {number + 1}\n")

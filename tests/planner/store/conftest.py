@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sample_plan import NOON
-from store_cases import STUDY, trial
+from store_cases import write_trials
 
 from planner.store import Store
 
@@ -24,6 +24,5 @@ def path(tmp_path):
 @pytest.fixture
 def filled(path):
     """A database with one trial in it."""
-    with Store.open(str(path)) as store:
-        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+    write_trials(path)
     return path

@@ -18,12 +18,6 @@ from planner.trials.result import Outcome
 STUDY = replace(store_cases.STUDY, fingerprint=NODE.fingerprint())
 
 
-@pytest.fixture
-def store(database):
-    with Store.open(database.url) as opened:
-        yield opened
-
-
 def test_a_machine_has_its_last_probe_and_is_another_one_with_other_hardware(store):
     store.machines.save_probe(replace(NODE, speeds=None))
     store.machines.save_probe(NODE)

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from store_cases import STUDY, marks
+from store_cases import STUDY, execute, marks
 
 from planner.errors import StoreCorruptError
 from planner.store import Store
@@ -26,11 +26,8 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path, content,
 
 
 def test_a_database_of_another_program_is_refused_and_left_as_it_was(path):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE bookmarks (url TEXT)")
-        connection.execute(
-            "CREATE TRIGGER log AFTER INSERT ON bookmarks BEGIN DELETE FROM bookmarks; END"
-        )
+    execute(path, "CREATE TABLE bookmarks (url TEXT)")
+    execute(path, "CREATE TRIGGER log AFTER INSERT ON bookmarks BEGIN DELETE FROM bookmarks; END")
     before = path.read_bytes()
     with pytest.raises(StoreCorruptError, match="another program"):
         Store.open(str(path))
@@ -64,8 +61,7 @@ def test_a_database_with_a_table_missing_is_corrupt(store, database):
     ],
 )
 def test_a_damaged_row_is_corrupt(filled, change):
-    with closing(sqlite3.connect(filled)) as connection, connection:
-        connection.execute(f"UPDATE trials SET {change}")
+    execute(filled, f"UPDATE trials SET {change}")
     with (
         Store.open(str(filled)) as store,
         pytest.raises(StoreCorruptError, match="row cannot be read"),
@@ -90,8 +86,7 @@ def test_a_damaged_row_is_corrupt(filled, change):
 )
 def test_damage_of_any_kind_is_one_error(filled, change, read):
     """Each was a traceback: most were found by bench/store_faults.py."""
-    with closing(sqlite3.connect(filled)) as connection, connection:
-        connection.execute(change)
+    execute(filled, change)
     with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError) as refused:
         read(store)
     assert "\n" not in str(refused.value)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from store_cases import STUDY, assert_intact, marks, trial
+from store_cases import assert_intact, marks, trial, write_trials
 
 from planner.errors import StoreUnwritableError
 from planner.store import Store
@@ -94,8 +94,7 @@ def test_a_folder_without_permission_is_unwritable(foreign_folder):
 def test_a_database_that_may_only_be_read_can_be_read_and_not_written(foreign_folder):
     path = foreign_folder / "planner.db"
     os.seteuid(0)
-    with Store.open(str(path)) as store:
-        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+    write_trials(path)
     path.chmod(0o644)
     os.seteuid(65534)
     with Store.open(str(path), create=False) as store:

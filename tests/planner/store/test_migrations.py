@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
-from store_cases import assert_intact, marks
+from store_cases import assert_intact, execute, marks
 
 from planner.errors import NoDatabaseError, StoreCorruptError, StoreNewerError
 from planner.store import Store
@@ -20,14 +20,9 @@ from planner.store.databases.sqlite import SqliteDatabase
 fork = multiprocessing.get_context("fork")
 
 
-def set_version(path, statement):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(statement)
-
-
 @pytest.mark.parametrize("create", [True, False])
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_was(filled, create):
-    set_version(filled, "UPDATE ddlplan_schema SET version = 99")
+    execute(filled, "UPDATE ddlplan_schema SET version = 99")
     before = filled.read_bytes()
     with pytest.raises(StoreNewerError, match=r"of a newer version .*99.*update ddlplan"):
         Store.open(str(filled), create=create)
@@ -44,18 +39,14 @@ def test_a_database_of_a_newer_version_is_refused_and_left_as_it_was(filled, cre
     ],
 )
 def test_a_database_without_a_clear_version_is_corrupt(filled, statement):
-    set_version(filled, statement)
+    execute(filled, statement)
     with pytest.raises(StoreCorruptError, match="version"):
         Store.open(str(filled))
 
 
 def columns(path):
-    with closing(sqlite3.connect(path)) as connection:
-        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-        return {
-            table: connection.execute(f"PRAGMA table_info({table})").fetchall()
-            for (table,) in tables.fetchall()
-        }
+    tables = execute(path, "SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {table: execute(path, f"PRAGMA table_info({table})") for (table,) in tables}
 
 
 @pytest.fixture
@@ -100,11 +91,8 @@ def test_an_older_database_takes_the_steps_it_lacks_and_keeps_its_rows(filled):
     bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))
     bring_up_to_date(database, create=False, steps=(*STEPS, add_a_column))  # not twice
     assert "energy_j" in str(columns(filled)["plans"])
-    with closing(sqlite3.connect(filled)) as connection:
-        assert connection.execute("SELECT version FROM ddlplan_schema").fetchall() == [
-            (len(STEPS) + 2,)
-        ]
-        assert connection.execute("SELECT count(*) FROM trials").fetchall() == [(1,)]
+    assert execute(filled, "SELECT version FROM ddlplan_schema") == [(len(STEPS) + 2,)]
+    assert execute(filled, "SELECT count(*) FROM trials") == [(1,)]
     with pytest.raises(StoreNewerError):
         Store.open(str(filled))
 

@@ -7,9 +7,7 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +15,7 @@ from pathlib import Path
 import pytest
 import sample_plan
 from sample_plan import NOON
-from store_cases import STUDY, trial
+from store_cases import STUDY, execute, trial
 from sweep_samples import sample_point, sample_record
 from training_samples import JOB
 from worth_cases import NODE
@@ -142,12 +140,10 @@ def test_a_source_that_is_not_there_makes_no_target(tmp_path):
 
 
 def test_a_row_that_cannot_be_read_copies_nothing(path, tmp_path, postgres):
-    source, target = path, str(tmp_path / "target.db")
-    with closing(sqlite3.connect(source)) as connection, connection:
-        connection.execute("UPDATE trials SET plan = '{' WHERE id = 25")
-    for place in (target, postgres.empty_database()):
+    execute(path, "UPDATE trials SET plan = '{' WHERE id = 25")
+    for place in (str(tmp_path / "target.db"), postgres.empty_database()):
         with pytest.raises(StoreCorruptError, match=r"trials: a row cannot be read.*db check"):
-            copy_database(source, place)
+            copy_database(path, place)
         with pytest.raises(NoDatabaseError):
             Store.open(place, create=False)
     assert [file.name for file in tmp_path.iterdir()] == ["planner.db"]
@@ -221,8 +217,7 @@ def test_what_a_database_is_and_holds(filled):
 )
 def test_each_fault_is_a_line(path, change, faults):
     assert check_database(path).faults == ()
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(change)
+    execute(path, change)
     assert_faults(path, faults)
 
 
@@ -264,15 +259,13 @@ def test_a_row_that_is_removed_meanwhile_is_no_fault(path, monkeypatch):
 
 
 def test_a_reference_to_a_row_that_is_gone_is_a_fault(path):
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE plans SET study_id = 9 WHERE id = 1")  # without foreign keys
+    execute(path, "UPDATE plans SET study_id = 9 WHERE id = 1")  # without foreign keys
     assert check_database(path).faults == ("plans 1: study_id=9, which is not in studies",)
 
 
 def test_damage_that_sqlite_finds_is_a_fault(path):
-    with closing(sqlite3.connect(path)) as connection:
-        query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs_of_machine'"
-        (page,) = connection.execute(query).fetchone()
+    query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs_of_machine'"
+    ((page,),) = execute(path, query)
     content = bytearray(Path(path).read_bytes())
     content[4096 * (page - 1) + 3 : 4096 * (page - 1) + 5] = b"\0\0"  # an index without entries
     Path(path).write_bytes(content)

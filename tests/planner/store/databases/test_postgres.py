@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 from postgres_server import PostgresServer, require_server
-from store_cases import STUDY, marks, trial
+from store_cases import STUDY, marks, trial, write_trials
 
 from launch.packages.install_command import install_command
 from launch.system.session import defer_signals
@@ -38,8 +38,7 @@ def url(postgres):
 
 @pytest.fixture
 def filled(url):
-    with Store.open(url) as store:
-        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+    write_trials(url)
     return url
 
 
@@ -150,8 +149,7 @@ def test_a_server_that_is_stopped_and_started_is_waited_for_and_loses_nothing(ho
     require_server()
     with PostgresServer() as server:
         url = server.make_database()
-        with Store.open(url) as store:
-            store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+        write_trials(url)
         reading, writing = os.pipe()
         writers = [fork.Process(target=write_slowly, args=(url, writing, 60)) for _ in range(2)]
         for writer in writers:
@@ -219,9 +217,7 @@ def test_a_lock_that_is_held_too_long_is_one_error(postgres, filled):
 @pytest.mark.parametrize("state", ["40001", "40P01"])
 def test_a_conflict_with_another_transaction_is_tried_again(postgres, filled, state):
     # The server's own errors, raised by a trigger for the first two inserts.
-    postgres.execute(
-        "CREATE SEQUENCE conflicts", filled
-    )  # what a transaction rolls back stays here
+    postgres.execute("CREATE SEQUENCE conflicts", filled)  # which no rollback undoes
     postgres.execute(
         "CREATE FUNCTION conflict() RETURNS trigger AS $$ BEGIN"
         " IF nextval('conflicts') <= 2 THEN"
