@@ -230,13 +230,20 @@ def _description(server: Serving) -> Any:
     return server.ask("/api/v1/openapi.json").document
 
 
-def check_answer(server: Serving, path: str, reply: Reply) -> None:
-    """Hold the answer to a POST against the document in which the server describes it."""
+def check_answer(server: Serving, path: str, method: str, reply: Reply) -> None:
+    """Hold an answer against the document in which the server describes it."""
     described = _description(server)
-    operation = described["paths"][path]["post"]
+    operation = described["paths"][path][method]
     schema = operation["responses"][str(reply.status)]["content"]["application/json"]["schema"]
     whole = {**schema, "components": described["components"]}
     jsonschema.Draft202012Validator(whole).validate(reply.document)
+
+
+def act(server: Serving, path: str, body: Any, number: object = None) -> Reply:
+    """Send an action, of a thing with a number or of none, and check the form of the answer."""
+    reply = server.ask(path.replace("{id}", str(number)), body=body)
+    check_answer(server, path, "post", reply)
+    return reply
 
 
 def read_all(connection: socket.socket) -> bytes:

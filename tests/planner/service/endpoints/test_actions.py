@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from filled_store import fill
 from machine_holder import machine_in_use
-from serving import Serving, check_answer, serving
+from serving import Serving, act, serving
 from training_samples import JOB
 
 from launch.system.process_identity import ProcessIdentity
@@ -26,6 +26,7 @@ from planner.store import Store
 CASES = Path(__file__).parents[2] / "steady_cases.py"
 STEADY = f"{CASES}:Steady"
 TO_LOSS = {"use_case": "simplebig", "objective": "time-to-loss"}
+CANCEL, REMOVE = "/api/v1/jobs/{id}/cancel", "/api/v1/plans/{id}/remove"
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,7 @@ def acting(tmp_path_factory, own_locks) -> Iterator[Serving]:
 
 
 def test_a_job_is_queued_run_and_its_log_is_read_in_parts(acting):
-    reply = acting.ask("/api/v1/jobs/probe", body={"quick": True})
-    check_answer(acting, "/api/v1/jobs/probe", reply)
+    reply = act(acting, "/api/v1/jobs/probe", {"quick": True})
     assert reply.status == 202
     number = reply.data["id"]
     assert reply.headers["location"] == f"/api/v1/jobs/{number}"
@@ -66,40 +66,23 @@ def test_a_job_is_queued_run_and_its_log_is_read_in_parts(acting):
 
 
 def test_options_of_the_server_are_added_and_those_of_the_request_checked(acting):
-    searched = acting.ask(
-        "/api/v1/jobs/tune",
-        body={"use_case": STEADY, "budget": "12s", "trials": 1, "strategies": "threads,sequential"},
-    )
-    check_answer(acting, "/api/v1/jobs/tune", searched)
-    assert searched.data["request"] == {
-        "use_case": STEADY,
-        "data": str(acting.folder / "photos"),
-        "budget": "12s",
-        "trials": 1,
-        "strategies": "threads,sequential",
-    }
-    cancelled = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
-    check_answer(acting, "/api/v1/jobs/{id}/cancel", cancelled)
+    wanted = {"use_case": STEADY, "budget": "12s", "trials": 1, "strategies": "threads,sequential"}
+    searched = act(acting, "/api/v1/jobs/tune", wanted).data
+    assert searched["request"] == wanted | {"data": str(acting.folder / "photos")}
+    cancelled = act(acting, CANCEL, {}, searched["id"])
     assert cancelled.status == 202
     assert cancelled.data["cancel_requested_at"] is not None
-    assert acting.wait_for_job(searched.data["id"])["state"] == "cancelled"
-    again = acting.ask(f"/api/v1/jobs/{searched.data['id']}/cancel", body={})
-    check_answer(acting, "/api/v1/jobs/{id}/cancel", again)
-    assert again.status == 409
+    assert acting.wait_for_job(searched["id"])["state"] == "cancelled"
+    assert act(acting, CANCEL, {}, searched["id"]).status == 409
 
-    swept = acting.ask(
-        "/api/v1/jobs/sweep",
-        body={"use_case": STEADY, "batches": "8,16", "devices": "1", "fresh": True},
-    )
-    check_answer(acting, "/api/v1/jobs/sweep", swept)
+    wanted = {"use_case": STEADY, "batches": "8,16", "devices": "1", "fresh": True}
+    swept = act(acting, "/api/v1/jobs/sweep", wanted)
     assert swept.data["title"].startswith("ddlplan sweep --batches=8,16 --devices=1 --fresh")
     acting.ask(f"/api/v1/jobs/{swept.data['id']}/cancel", body={})
 
     checked = acting.ask("/api/v1/jobs/doctor", body={"on_hosts": True, "use_case": "simplebig"})
-    assert checked.data["request"] == {
-        "use_case": "simplebig",
-        "hosts": str(acting.folder / "hosts.txt"),
-    }
+    hosts = str(acting.folder / "hosts.txt")
+    assert checked.data["request"] == {"use_case": "simplebig", "hosts": hosts}
     acting.ask(f"/api/v1/jobs/{checked.data['id']}/cancel", body={})
 
 
@@ -178,8 +161,7 @@ def test_a_request_that_is_sent_again_with_its_key_starts_no_second_job(acting):
 )
 def test_a_request_can_say_nothing_else(server, kind, body, reason):
     before = server.ask("/api/v1/jobs").data
-    reply = server.ask(f"/api/v1/jobs/{kind}", body=body)
-    check_answer(server, f"/api/v1/jobs/{kind}", reply)
+    reply = act(server, f"/api/v1/jobs/{kind}", body)
     assert reply.status == (404 if reason == "no plan 99" else 400)
     assert reason in reply.message
     assert reply.message.isprintable()
@@ -204,8 +186,7 @@ def test_jobs_on_hosts_need_hosts_that_the_server_was_started_with(server):
 def test_search_that_hosts_cannot_make_is_refused_before_it_is_a_job(acting):
     """The story: a time to a loss on several hosts was accepted, and the job failed."""
     before = [job["id"] for job in acting.ask("/api/v1/jobs").data]
-    reply = acting.ask("/api/v1/jobs/tune", body=TO_LOSS | {"on_hosts": True})
-    check_answer(acting, "/api/v1/jobs/tune", reply)
+    reply = act(acting, "/api/v1/jobs/tune", TO_LOSS | {"on_hosts": True})
     assert reply.status == 400
     assert reply.message.startswith("--objective time-to-loss and 2 hosts: ")
     assert [job["id"] for job in acting.ask("/api/v1/jobs").data] == before
@@ -226,33 +207,25 @@ def test_what_the_document_allows_is_what_is_allowed(server):
 
 
 def test_a_job_that_is_not_there_cannot_be_ended(server):
-    for path in (
-        "/api/v1/jobs/{id}/cancel",
-        "/api/v1/trainings/{id}/resume",
-        "/api/v1/plans/{id}/remove",
-    ):
-        reply = server.ask(path.replace("{id}", "99"), body={})
-        check_answer(server, path, reply)
-        assert reply.status == 404
-        assert server.ask(path.replace("{id}", "1"), body={"force": True}).status == 400
+    for path in (CANCEL, "/api/v1/trainings/{id}/resume", REMOVE):
+        assert act(server, path, {}, 99).status == 404
+        assert act(server, path, {"force": True}, 1).status == 400
 
 
 def test_a_plan_goes_out_and_comes_back(server):
     exported = server.ask("/api/v1/plans/1/export")
     for body in (exported.data, exported.document):
-        reply = server.ask("/api/v1/plans/import", body=body)
-        check_answer(server, "/api/v1/plans/import", reply)
+        reply = act(server, "/api/v1/plans/import", body)
         assert reply.status == 201
         address = reply.headers["location"]
         assert address == f"/api/v1/plans/{reply.data['id']}"
         again = server.ask(f"{address}/export").data
         assert {**again, "id": 1} == exported.data
 
-        removed = server.ask(f"{address}/remove", body={})
-        check_answer(server, "/api/v1/plans/{id}/remove", removed)
+        removed = act(server, REMOVE, {}, reply.data["id"])
         assert (removed.status, removed.data) == (200, {"id": reply.data["id"]})
         assert server.ask(address).status == 404
-        assert server.ask(f"{address}/remove", body={}).status == 404
+        assert act(server, REMOVE, {}, reply.data["id"]).status == 404
 
 
 @pytest.mark.parametrize(
@@ -278,8 +251,7 @@ def test_a_plan_goes_out_and_comes_back(server):
 def test_a_plan_that_is_none_is_not_stored(server, change):
     before = server.ask("/api/v1/plans").data
     body = {**server.ask("/api/v1/plans/1/export").data, **change}
-    reply = server.ask("/api/v1/plans/import", body=json.dumps(body).encode())
-    check_answer(server, "/api/v1/plans/import", reply)
+    reply = act(server, "/api/v1/plans/import", json.dumps(body).encode())
     assert reply.status == 400
     assert reply.message.isprintable()
     assert server.ask("/api/v1/plans").data == before

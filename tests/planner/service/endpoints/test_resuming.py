@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from filled_store import fill
-from serving import Serving, check_answer, serving
+from serving import Serving, act, serving
 
 from planner.records.training_record import TrainingStatus
 from planner.store import Store
 
 STEADY = f"{Path(__file__).parents[2] / 'steady_cases.py'}:Steady"
+RESUME = "/api/v1/trainings/{id}/resume"
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +46,11 @@ def number_of(server: Serving, state: TrainingStatus) -> int:
 
 
 def test_a_training_is_resumed_once_from_what_is_stored(resuming):
-    path = f"/api/v1/trainings/{number_of(resuming, TrainingStatus.CANCELLED)}/resume"
+    number = number_of(resuming, TrainingStatus.CANCELLED)
     with ThreadPoolExecutor(8) as threads:
-        replies = list(threads.map(lambda _: resuming.ask(path, body={}), range(8)))
+        replies = list(threads.map(lambda _: act(resuming, RESUME, {}, number), range(8)))
     assert sorted(reply.status for reply in replies) == [202] + [409] * 7
     (reply,) = [reply for reply in replies if reply.status == 202]
-    check_answer(resuming, "/api/v1/trainings/{id}/resume", reply)
     assert reply.data["request"] == {
         "use_case": "simplebig",
         "data": "/data/photos",
@@ -64,27 +64,25 @@ def test_a_training_is_resumed_once_from_what_is_stored(resuming):
 
 @pytest.mark.parametrize("state", [TrainingStatus.RUNNING, TrainingStatus.DONE])
 def test_a_training_that_runs_or_is_done_is_not_resumed(resuming, state):
-    reply = resuming.ask(f"/api/v1/trainings/{number_of(resuming, state)}/resume", body={})
+    reply = act(resuming, RESUME, {}, number_of(resuming, state))
     assert reply.status == 409
     assert str(state) in reply.message
 
 
 def test_a_training_without_checkpoint_is_not_resumed(resuming):
-    number = number_of(resuming, TrainingStatus.FAILED)
-    reply = resuming.ask(f"/api/v1/trainings/{number}/resume", body={})
+    reply = act(resuming, RESUME, {}, number_of(resuming, TrainingStatus.FAILED))
     assert reply.status == 409
     assert "no checkpoint" in reply.message
 
 
 def test_code_that_only_the_database_names_is_not_run(resuming):
     (training,) = resuming.ask(f"/api/v1/trainings?use_case={STEADY}").data
-    reply = resuming.ask(f"/api/v1/trainings/{training['id']}/resume", body={})
+    reply = act(resuming, RESUME, {}, training["id"])
     assert reply.status == 403
     assert "--use-case" in reply.message
 
 
 def test_a_training_of_another_machine_is_not_resumed(server):
-    number = number_of(server, TrainingStatus.FAILED)
-    reply = server.ask(f"/api/v1/trainings/{number}/resume", body={})
+    reply = act(server, RESUME, {}, number_of(server, TrainingStatus.FAILED))
     assert reply.status == 409
     assert "elsewhere" in reply.message
