@@ -41,7 +41,3 @@ def test_plan_that_changes_its_script_says_why_it_has_no_files(server):
     server.ask(f"/api/v1/plans/{number}/remove", body={})
     assert reply.status == 400
     assert b"changes the script itself" in reply.body
-
-
-def test_files_need_a_token(server):
-    assert server.ask("/plans/1/plan.sh", token=None).status == 401

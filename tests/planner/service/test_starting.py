@@ -39,15 +39,11 @@ def test_an_ssh_configuration_that_is_not_there_is_refused_at_once(ddlplan):
 def test_without_a_database_its_whole_path_is_told_and_root_that_trainings_will_be_refused(
     tmp_path, own_locks
 ):
+    """The story: who copied a command into another folder began another database there."""
     with serving(tmp_path, "--db", "mine.db", "--allow-actions") as started:
         assert f"there is no database {tmp_path / 'mine.db'} yet" in started.err
         assert (REFUSED in started.err) == needs_root_option(os.environ)
         assert started.ask("/api/v1/plans").status == 200
-
-
-def test_pages_name_the_database_by_its_whole_path(tmp_path, own_locks):
-    """The story: who copied a command into another folder began another database there."""
-    with serving(tmp_path, "--db", "mine.db") as started:
         page = started.ask("/").body.decode()
     assert f"<code>ddlplan probe --db {tmp_path / 'mine.db'}</code>" in page
 
