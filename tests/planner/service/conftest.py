@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "pages")]
 
 from filled_store import fill
 from serving import Serving, serving, sign_in

@@ -272,14 +272,9 @@ def write_token(folder: Path) -> str:
 
 
 @contextmanager
-def serving(
-    folder: Path,
-    *options: object,
-    has_token_file: bool = True,
-    environment: Mapping[str, str] = os.environ,
-) -> Iterator[Serving]:
+def serving(folder: Path, *options: object, **settings: Any) -> Iterator[Serving]:
     """Start a server and end it."""
-    server = Serving(folder, *options, has_token_file=has_token_file, environment=environment)
+    server = Serving(folder, *options, **settings)
     try:
         yield server
     finally:

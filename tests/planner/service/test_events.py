@@ -16,6 +16,7 @@ import pytest
 from filled_store import fill
 from serving import GUARD_S, Serving, read_all, serving
 from store_cases import execute
+from training_samples import BEGUN, JOB
 
 from launch.system.process_identity import ProcessIdentity
 from planner.api.changes import Follower
@@ -176,23 +177,9 @@ def test_the_end_of_what_was_killed_is_an_event_though_nobody_asks_for_it(showin
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process,
     ):
         here = {"machine": platform.node(), "process": ProcessIdentity.of(process.pid)}
-        first = store.jobs.get(1)
-        job = store.jobs.add(
-            replace(
-                first,
-                id=None,
-                state=JobState.RUNNING,
-                is_detached=False,
-                ended_at=None,
-                exit_code=None,
-                error=None,
-                created_at=utc_now(),
-                **here,
-            )
-        )
-        training = store.trainings.add(
-            replace(store.trainings.get(1), id=None, epochs_done=(), **here)
-        )
+        running = {"state": JobState.RUNNING, "is_detached": False, "created_at": utc_now()}
+        job = store.jobs.add(replace(JOB, **running, **here))
+        training = store.trainings.add(replace(BEGUN, **here))
         ids = {("job", job.id), ("training", training.id)}
         with follow(showing) as stream:
             process.kill()

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "pages")]
-
 from browsers import Browser, chromium
 from imagined_lab import Lab, fill
 from sample_plan import NOON

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 from serving import JSON, Reply, Serving
+from unserved import make_unserved
 
 from planner import service
-from planner.service.app import make_service
 from planner.service.guard.addresses import Addresses
-from planner.service.guard.credentials import Credentials
 from planner.service.requests.guarded_route import FORM, GuardedRoute
-from planner.service.requests.settings import Bounds, ServiceSettings
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND")
 
@@ -20,15 +18,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 @pytest.fixture(scope="module")
 def routes(tmp_path_factory) -> tuple[GuardedRoute, ...]:
     """The routing table, of an application that is never started."""
-    folder = tmp_path_factory.mktemp("table")
-    made = make_service(
-        ServiceSettings(db=str(folder / "planner.db"), allow_actions=True),
-        addresses=Addresses.of("127.0.0.1"),
-        credentials=Credentials(),
-        cookie="ddlplan-1",
-        bounds=Bounds(),
-        on_used=lambda: None,
-    )
+    folder, addresses = tmp_path_factory.mktemp("table"), Addresses.of("127.0.0.1")
+    made = make_unserved(folder, addresses, allow_actions=True)
     assert len(made.routes) > 30
     return made.routes
 

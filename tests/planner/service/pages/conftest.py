@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parent))  # last: other folders have a conftest too
-
 from imagined_lab import NOW, Lab, fill
 from markup import Pages
 

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import platform
 import random
-import sys
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2]))
 
 from lab_machines import make_links, make_machine, speed_of
 from lab_searches import CASES, facts_of, make_stored_plan, make_trial
