@@ -31,6 +31,14 @@ class Pages:
         request = PageRequest(path=path, numbers=numbers, query=values)
         return show_page(re.sub(r"\d+", "{id}", path), request, self._context)
 
+    def read(self, address: str) -> Markup:
+        """Give the markup of a page that is there and sound."""
+        page = self.get(address)
+        assert page.status == 200
+        markup = Markup(page.html)
+        assert markup.wrong == []
+        return markup
+
 
 class Markup(HTMLParser):
     """Reads a page and keeps what is wrong with it, and what is in it."""

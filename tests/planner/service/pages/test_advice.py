@@ -59,20 +59,12 @@ def change_plan(filled, tmp_path):
     return change
 
 
-def get(pages: Pages, address: str) -> Markup:
-    page = pages.get(address)
-    assert page.status == 200
-    markup = Markup(page.html)
-    assert markup.wrong == []
-    return markup
-
-
 def test_a_script_is_launched_by_its_command(change_plan):
     plan, _, pages = change_plan(
         use_case="script:python train.py '{batch}'",
         plan=Plan(strategy="script", node_batch=32, options={"batch": 32}),
     )
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     assert f"ddlplan launch --plan {plan} --db COPY -- python train.py {{batch}}" in said
     assert "YOUR_SCRIPT.py" not in said
 
@@ -87,7 +79,7 @@ def test_a_new_search_of_a_script_measures_as_before(change_plan):
         study_id=None,  # the lab's is one of a use case, with --precision auto
     )
     said = "ddlplan tune --no-python --step-regex loss --db COPY -- ./train"
-    shown = get(pages, f"/plans/{plan}").text
+    shown = pages.read(f"/plans/{plan}").text
     assert said in shown[: shown.index("To train with it")]  # exports below had it too
 
 
@@ -105,7 +97,7 @@ def test_a_plan_is_searched_and_trained_with_what_it_was_found_with(
     pages = Pages(
         tmp_path / "planner.db", allows_actions=True, use_cases=("case.py:Own",), data=served
     )
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     case = "--use-case case.py:Own --data /data/photos"
     assert f"ddlplan tune {case} --precision auto" in said
     job = f"ddlplan launch {case} --plan {plan} --allow-stale --detach"
@@ -117,7 +109,7 @@ def test_an_imported_plan_is_not_trained_on_drawn_samples_in_place_of_its_data(
     change_plan, is_generated
 ):
     plan, _, pages = change_plan(study_id=None, is_generated=is_generated)
-    assert ("Train with this plan" in get(pages, f"/plans/{plan}").text) is is_generated
+    assert ("Train with this plan" in pages.read(f"/plans/{plan}").text) is is_generated
 
 
 def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
@@ -125,12 +117,12 @@ def test_a_plan_that_changes_its_script_runs_nowhere_else(change_plan):
         use_case="script:python train.py",
         plan=Plan(strategy="script", node_batch=32, options={"patch_autocast": "bf16"}),
     )
-    assert "changes the script itself (autocast=bf16)" in get(pages, f"/plans/{plan}").text
+    assert "changes the script itself (autocast=bf16)" in pages.read(f"/plans/{plan}").text
 
 
 def test_a_stale_plan_is_not_what_to_type_first(change_plan):
     plan, stored, pages = change_plan(software=OLD)
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     tune, launch = said.index("ddlplan tune --use-case"), said.index("ddlplan launch --use-case")
     assert tune < launch
     assert f"on {stored.node}, with a copy of this database as COPY, type:" in said[:tune]
@@ -138,7 +130,7 @@ def test_a_stale_plan_is_not_what_to_type_first(change_plan):
     assert f"this server has {current_software()['torch']}" in said
     assert ", here is" not in said
     assert "STALE where it was exported" in said
-    of_study = get(pages, f"/studies/{stored.study_id}").text
+    of_study = pages.read(f"/studies/{stored.study_id}").text
     assert "ddlplan tune --use-case" in of_study
     assert "ddlplan launch" not in of_study
 
@@ -146,7 +138,7 @@ def test_a_stale_plan_is_not_what_to_type_first(change_plan):
 def test_a_plan_that_holds_is_what_to_type(change_plan):
     plan, stored, pages = change_plan(software=current_software())
     for address in (f"/plans/{plan}", f"/studies/{stored.study_id}"):
-        said = get(pages, address).text
+        said = pages.read(address).text
         assert f"--plan {plan}" in said
         assert "ddlplan tune" not in said
         assert "--allow-stale" not in said
@@ -167,7 +159,7 @@ def test_a_plan_wins_where_its_trials_show_it(change_plan, lead, title, searches
         replace(one, speedup=lead) if one.name == "runner_up" else one for one in stored.comparisons
     )
     plan, _, pages = change_plan(software=current_software(), comparisons=others)
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     assert title in said
     assert ("ddlplan tune" in said) is searches
     assert ("not told apart" in said) is title.startswith("Not shown")
@@ -177,17 +169,17 @@ def test_wide_intervals_are_marked_and_shown_with_both_ends(change_plan):
     plan, _, pages = change_plan(
         throughput_samples_per_s=around(9109, 1837, 47096), software=current_software()
     )
-    for markup in (get(pages, f"/plans/{plan}"), get(pages, "/"), get(pages, "/plans")):
+    for markup in (pages.read(f"/plans/{plan}"), pages.read("/"), pages.read("/plans")):
         assert "9109 (1837 to 47096) not reliable" in markup.text
         assert "±37" not in markup.text
     plan, _, pages = change_plan(throughput_samples_per_s=around(100, 75, 125))
-    assert "100 ±25 uncertain" in get(pages, f"/plans/{plan}").text
+    assert "100 ±25 uncertain" in pages.read(f"/plans/{plan}").text
 
 
 def test_exports_that_are_to_be_copied_have_their_beginning(change_plan):
     """The story: of a long document the end was shown, as of a log."""
     plan, _, pages = change_plan(use_case="x" * 17_000)
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     assert '{\n  "id"' in said
     assert "#!/bin/sh\n" in said
 
@@ -199,10 +191,10 @@ def test_a_long_name_is_whole_where_a_link_or_a_field_needs_it(change_plan):
     plan, _, pages = change_plan(
         use_case=name, plan=Plan(strategy="script", node_batch=32, options={"batch": 32})
     )
-    links = [values.get("href") for values in get(pages, f"/plans/{plan}").all("a")]
+    links = [values.get("href") for values in pages.read(f"/plans/{plan}").all("a")]
     assert f"/plans?use_case={quote(name)}" in links
     query = urlencode({"use_case": name, "before": plan + 1})
-    listed = get(pages, f"/plans?{query}")
+    listed = pages.read(f"/plans?{query}")
     links = [values.get("href") for values in listed.all("a")]
     assert f"/plans?{urlencode({'use_case': name})}" in links
     assert name in [values.get("value") for values in listed.all("input")]
@@ -233,7 +225,7 @@ def test_command_lines_say_what_they_do_not_set(change_plan):
         stored.plan, memory_format="channels_last", fused_optimizer=True, node_batch=256
     )
     plan, _, pages = change_plan(plan=chosen)
-    said = get(pages, f"/plans/{plan}").text
+    said = pages.read(f"/plans/{plan}").text
     assert "Your script has to set: batch 256," in said
     assert "channels_last" in said
     assert "fused optimizer" in said
@@ -254,7 +246,7 @@ def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tm
     assert found.reason is None
     alone = together.predict("alone", db=str(tmp_path / "planner.db"))
     assert alone.reason.endswith("run ddlplan tune --use-case alone there")
-    said = get(pages, "/hosts").text
+    said = pages.read("/hosts").text
     assert "generated data" not in said
     assert "Predictions have no interval" in said
     assert "Time of a gradient sum over all hosts, by its size" in said
@@ -262,7 +254,7 @@ def test_hosts_together_shows_one_use_case_that_can_be_predicted(change_plan, tm
     assert "Launches: measured beside predicted" not in pages.get("/hosts?use_case=alone").html
     same = {"use_case": was.use_case, "use_case_digest": was.use_case_digest}
     _, _, made_up = change_plan(**same, software=was.software, is_generated=True)
-    assert "simplebig generated data on 2 hosts" in get(made_up, "/hosts").text
+    assert "simplebig generated data on 2 hosts" in made_up.read("/hosts").text
 
 
 def test_network_that_is_shown_is_one_of_those_to_choose_from(change_plan, tmp_path):
@@ -273,6 +265,6 @@ def test_network_that_is_shown_is_one_of_those_to_choose_from(change_plan, tmp_p
         for number in range(12):
             nodes = [replace(NODE, node=f"node{number}"), replace(NODE, node="other")]
             store.machines.save_links(make_links(nodes, Random(number), NOW))
-    page = get(pages, f"/hosts?hosts={hosts}")
+    page = pages.read(f"/hosts?hosts={hosts}")
     options = [one for one in page.all("option") if one["value"] == hosts]
     assert ["selected" in one for one in options] == [True]

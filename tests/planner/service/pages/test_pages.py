@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import html
-import platform
 import re
-from dataclasses import replace
 
 import pytest
 from markup import Markup, Pages
 from store_cases import STUDY, trial
-from training_samples import JOB
 
-from planner.plans.stored_plan import utc_now
 from planner.service.pages.assets import find_asset
 from planner.service.site import PAGES
 from planner.store import Store
-from planner.supervision.job_folder import JobFolder
-from planner.trials.result import Outcome
 
 PATHS = tuple(path.replace("{id}", "1") for path in PAGES)
 MOST_BYTES = 200_000
@@ -59,19 +53,13 @@ def test_page_of_a_filled_database_is_sound(pages, path):
 @pytest.mark.parametrize("path", PATHS)
 def test_page_without_a_database_says_what_to_type(tmp_path, path):
     compared_and_searched = f"{path}?plan=1&name=atlas"
-    page = Pages(tmp_path / "planner.db").get(compared_and_searched)
-    markup = Markup(page.html)
-    assert page.status == 200
-    assert markup.wrong == []
-    assert "ddlplan tune" in markup.text
+    assert "ddlplan tune" in Pages(tmp_path / "planner.db").read(compared_and_searched).text
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_page_of_an_empty_database_is_sound(tmp_path, path):
-    db = tmp_path / "planner.db"
-    Store.open(str(db)).close()
-    page = Pages(db).get(path)
+def test_page_of_an_empty_database_is_sound(store, tmp_path, path):
+    page = Pages(tmp_path / "planner.db").get(path)
     assert page.status == (404 if path.endswith("/1") else 200)
     assert Markup(page.html).wrong == []
 
@@ -126,39 +114,6 @@ def test_commands_for_what_papers_lack_name_the_database_that_is_shown(tmp_path,
     assert len(commands) == text.count(f" --db {db}") > 1
 
 
-def test_part_of_a_log_is_told_in_bytes(tmp_path):
-    """The story: it was said to be the last 4000 of 15000 bytes, by its 4000 characters."""
-    db = tmp_path / "planner.db"
-    with Store.open(str(db)) as store:
-        job = store.jobs.add(replace(JOB, created_at=utc_now(), machine=platform.node()))
-        folder = JobFolder.create(job, tmp_path / "jobs")
-        store.jobs.set_folder(job.id, str(folder.path))
-    folder.log.write_text("\u2026" * 5000, encoding="utf-8")
-    page = Pages(db).get("/jobs/1")
-    assert "the last 12000 of 15000 bytes" in Markup(page.html).text
-
-
-def test_a_trial_that_had_no_time_is_not_shown_as_failed(tmp_path):
-    db = tmp_path / "planner.db"
-    with Store.open(str(db)) as store:
-        untimed = replace(trial(0), outcome=Outcome.NO_TIME, measurement=None, reason="no turn")
-        store.studies.add_trial(store.studies.get_or_create(STUDY), untimed)
-    page = Pages(db).get("/studies/1")
-    assert "<dt>Failed</dt><dd>0</dd>" in page.html
-    assert "<dt>Had no time</dt><dd>1</dd>" in page.html
-    assert 'class="bad"' not in page.html
-
-
-def test_a_trial_has_the_number_that_commands_give_it(tmp_path):
-    """The story: it was one more in the list than in the plot above it and in the terminal."""
-    db = tmp_path / "planner.db"
-    with Store.open(str(db)) as store:
-        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
-        (stored,) = store.studies.all_trials()
-    page = Pages(db).get("/studies/1")
-    assert f'<th scope="row" class="num">{stored.number}</th>' in page.html
-
-
 def test_every_page_loads_nothing_but_assets(pages):
     for path in PATHS:
         markup = Markup(pages.get(path).html)
@@ -179,16 +134,14 @@ def test_papers_lead_to_each_of_their_plots(pages):
     assert pages.get("/papers?plot=nothing").status == 400
 
 
-def test_papers_show_what_was_stored_since_they_were_made(tmp_path):
+def test_papers_show_what_was_stored_since_they_were_made(store, tmp_path):
     """They are kept until something changes: every trial is read for them."""
-    db = tmp_path / "planner.db"
-    pages = Pages(db)
-    with Store.open(str(db)) as store:
-        assert "study 1" not in pages.get("/papers").html
-        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
-        assert "study 1" in pages.get("/papers").html
-        store.studies.add_trial(store.studies.begin_afresh(STUDY), trial(1))
-        assert "study 2" in pages.get("/papers").html
+    pages = Pages(tmp_path / "planner.db")
+    assert "study 1" not in pages.get("/papers").html
+    store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+    assert "study 1" in pages.get("/papers").html
+    store.studies.add_trial(store.studies.begin_afresh(STUDY), trial(1))
+    assert "study 2" in pages.get("/papers").html
 
 
 def test_page_names_the_last_change_before_it_was_made(pages, lab_db):

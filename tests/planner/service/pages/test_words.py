@@ -11,7 +11,7 @@ from math import nan
 import pytest
 from markup import Markup, Pages
 from sample_plan import NOON
-from store_cases import STUDY
+from store_cases import STUDY, trial
 from sweep_samples import SETTINGS, sample_point, sample_record
 from training_samples import BEGUN, EPOCH, JOB
 from worth_cases import FACTS, NODE, STORED, TRIALS
@@ -26,6 +26,8 @@ from planner.service.pages import overview
 from planner.service.pages.job import JobView
 from planner.service.pages.rendering import render
 from planner.service.pages.view import Context, View
+from planner.supervision.job_folder import JobFolder
+from planner.trials.result import Outcome
 from probes import codec
 
 
@@ -277,6 +279,30 @@ def test_log_is_read_on_the_machine_of_its_job_where_all_reach_the_database():
     view = View(template="job.html", title="Job 1", values=values)
     text = " ".join(Markup(render(view, "/jobs/1", Context(db=db), 0)).text.split())
     assert f"The whole log, on {JOB.machine}: ddlplan jobs logs 1 --db {db}" in text
+
+
+def test_part_of_a_log_is_told_in_bytes(store, show, tmp_path):
+    """The story: it was said to be the last 4000 of 15000 bytes, by its 4000 characters."""
+    job = store.jobs.add(replace(JOB, created_at=utc_now(), machine=platform.node()))
+    folder = JobFolder.create(job, tmp_path / "jobs")
+    store.jobs.set_folder(job.id, str(folder.path))
+    folder.log.write_text("\u2026" * 5000, encoding="utf-8")
+    assert "the last 12000 of 15000 bytes" in show("jobs")
+
+
+def test_a_trial_that_had_no_time_is_not_shown_as_failed(store, page):
+    untimed = replace(trial(0), outcome=Outcome.NO_TIME, measurement=None, reason="no turn")
+    store.studies.add_trial(store.studies.get_or_create(STUDY), untimed)
+    html = page("studies")
+    assert "<dt>Failed</dt><dd>0</dd>" in html
+    assert "<dt>Had no time</dt><dd>1</dd>" in html
+    assert 'class="bad"' not in html
+
+
+def test_a_trial_has_the_number_that_commands_give_it(store, page):
+    """The story: it was one more in the list than in the plot above it and in the terminal."""
+    stored = store.studies.add_trial(store.studies.get_or_create(STUDY), trial(0))
+    assert f'<th scope="row" class="num">{stored.number}</th>' in page("studies")
 
 
 def test_long_error_of_a_job_is_shown_to_its_end(store, show):
