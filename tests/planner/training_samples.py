@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from sample_plan import NOON
@@ -26,29 +26,6 @@ EPOCH = EpochDone(
     throughput_samples_per_s=20.0,
     elapsed_s=40.0,
 )
-TRAINING = TrainingRecord(
-    id=1,
-    started_at=NOON,
-    use_case="simplebig",
-    data=None,
-    seed=0,
-    epochs=1,
-    hosts=(
-        TrainingHost(
-            host="vm",
-            plan_id=1,
-            plan=Plan(strategy="processes", node_batch=32, processes=2),
-            plan_samples_per_s=21.0,
-        ),
-    ),
-    expected_samples_per_s=21.0,
-    machine="vm",
-    run_directory="/home/me/runs/1",
-    state=TrainingStatus.DONE,
-    ended_at=NOON,
-    epochs_done=(EPOCH,),
-    steps=20,
-)
 HOST = TrainingHost(
     host="node1",
     plan_id=1,
@@ -67,6 +44,25 @@ BEGUN = TrainingRecord(
     run_directory="/home/me/runs/1",
 )
 """A training that has just begun."""
+
+TRAINING = replace(
+    BEGUN,
+    id=1,
+    use_case="simplebig",
+    hosts=(
+        TrainingHost(
+            host="vm",
+            plan_id=1,
+            plan=Plan(strategy="processes", node_batch=32, processes=2),
+            plan_samples_per_s=21.0,
+        ),
+    ),
+    expected_samples_per_s=21.0,
+    state=TrainingStatus.DONE,
+    ended_at=NOON,
+    epochs_done=(EPOCH,),
+    steps=20,
+)
 
 JOB = JobRecord(
     kind=JobKind.TUNE,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import worth_cases
 
 from planner.report.hardware import describe_hardware, hardware_lines
 from planner.report.nodes import probe_row
-from probes.hardware import ORDER_UNKNOWN, CoreLimit, Cpu, Gpu, Hardware, Memory, Speeds
+from probes.hardware import ORDER_UNKNOWN, CoreLimit, Gpu, Hardware
 
-CPU = Cpu(
-    architecture="x86_64",
-    logical_cores=2,
+CPU = replace(
+    worth_cases.NODE.cpu,
     usable_cores=1,
     quota_cores=0.1,
     core_ids=(0,),
@@ -22,12 +22,7 @@ CPU = Cpu(
     ),
     instruction_sets=("avx2",),
 )
-NODE = Hardware(
-    node="n1",
-    cpu=CPU,
-    memory=Memory(total_bytes=2**33, usable_bytes=2**33),
-    speeds=Speeds(fp32_one_core_flop_per_s=3e10, fp32_all_cores_flop_per_s=6e10),
-)
+NODE = replace(worth_cases.NODE, cpu=CPU)
 
 
 def line(node: Hardware, head: str) -> list[str]:

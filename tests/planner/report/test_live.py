@@ -10,6 +10,7 @@ import pytest
 from host_answers import facts_of, host
 from rich.console import Console
 from sample_plan import CASE
+from store_cases import trial
 
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
@@ -28,7 +29,7 @@ from planner.trials.reports import (
     TrialProgress,
     TrialStarted,
 )
-from planner.trials.result import Outcome, Role, TrialResult
+from planner.trials.result import Outcome, Role
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
 
@@ -172,35 +173,22 @@ def test_reason_that_was_shown_is_not_shown_again():
     """A sample that cannot be read fails each plan: a screen of one and the same error."""
     reason = "IndexError: no such label (/home/me/case.py, line 7)"
     reasons = [f"worker 0: {reason}", "exit code 3", f"worker 1: {reason}", "exit code 3"]
-    results = [failed(said) for said in reasons]
+    failed = replace(trial(0), outcome=Outcome.CRASH, measurement=None)
+    results = [replace(failed, reason=said) for said in reasons]
     reports = [(0.0, TrialEnded(result=one, number=n)) for n, one in enumerate(results)]
     again = [(0.0, StudyOpened(study_id=2)), reports[2]]
-    shown = [line.partition("batch 16  ")[2] for line in logged(*reports, *again)]
+    shown = [line.partition("batch 32  ")[2] for line in logged(*reports, *again)]
     same = ["the same as trial 0", "the same as trial 1"]
     assert shown == [*reasons[:2], *same, reasons[2]]
-
-
-def failed(reason: str) -> TrialResult:
-    return TrialResult(
-        plan=Plan(strategy="sequential", node_batch=16),
-        role=Role.SEARCH,
-        outcome=Outcome.CRASH,
-        reason=reason,
-        elapsed_s=2.0,
-    )
 
 
 def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
     """Its rate, of a batch that is never chosen, stood as the best above a best plan of half."""
     reports = []
     for number, (role, batch) in enumerate([(Role.LOOK, 16), (Role.LOOK, 16), (Role.FINAL, 64)]):
-        result = TrialResult(
-            plan=Plan(strategy="sequential", node_batch=batch),
-            role=role,
-            outcome=Outcome.OK,
-            measurement=Measurement(samples_s=(1.0, 1.0)),
-            elapsed_s=2.0,
-        )
+        plan = Plan(strategy="sequential", node_batch=batch)
+        timed = Measurement(samples_s=(1.0, 1.0))
+        result = replace(trial(0), plan=plan, role=role, measurement=timed)
         reports.append((0.0, TrialEnded(result=result, number=number, is_best=True)))
     assert [" ".join(line.split()) for line in logged(*reports)] == [
         "0 16.0/s sequential 1x1 batch 16",
@@ -212,12 +200,7 @@ def test_best_of_trials_with_a_part_of_the_batch_is_said_to_be_a_look():
 def test_trial_beside_other_processes_shows_its_own_rate_and_is_marked():
     """One of 27 samples/s was shown with 143.6, next to a plan that others had slowed tenfold."""
     busy = DisturbedTurn(round=1, disturbance=Disturbance(others_cores=0.7), was_repeated=False)
-    result = TrialResult(
-        plan=Plan(strategy="sequential", node_batch=64),
-        role=Role.SEARCH,
-        outcome=Outcome.OK,
-        measurement=Measurement(samples_s=(2.0,), rounds=(1,), drift=5.0, disturbed=(busy,)),
-        elapsed_s=2.0,
-    )
+    timed = Measurement(samples_s=(2.0,), rounds=(1,), drift=5.0, disturbed=(busy,))
+    result = replace(trial(0), measurement=timed)
     (line,) = logged((0.0, TrialEnded(result=result, number=1, is_best=True)))
-    assert " ".join(line.split()) == "1 32.0/s sequential 1x1 batch 64 best disturbed"
+    assert " ".join(line.split()) == "1 16.0/s sequential 1x1 batch 32 best disturbed"
