@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import tiny_cases
 import torch
 from conftest import SEED
 
 from launch.data.batch import map_tensors
 from launch.data.samples import epoch_batches
+from launch.plan import Plan
 from launch.training.schedule import make_schedule
 from launch.use_cases._adapter import adapt_use_case
 
@@ -64,6 +69,21 @@ def gradient_error(
     start, alone = start_of(case), trained_alone(case, node_batch, dtype=dtype)
     expected = {name: start[name] - alone[name] for name in start}
     return largest_error({name: start[name] - weights[name] for name in start}, expected)
+
+
+def error_of(
+    training: Any, plan: Plan, case: str, *, epochs: int = 1, cases: ModuleType = tiny_cases
+) -> float:
+    """Train with a plan, and hold the weights against those of one process."""
+    alone = trained_alone(getattr(cases, case)(), plan.node_batch, epochs)
+    weights = training.run(plan, case, epochs=epochs, file=Path(str(cases.__file__)))
+    return largest_error(weights, alone)
+
+
+def error_of_job(spec: Any, trained: Any, cases: ModuleType = tiny_cases) -> float:
+    """Hold the weights of a job of several nodes against those of one process."""
+    alone = trained_alone(getattr(cases, spec.case)(), spec.global_batch, spec.epochs)
+    return largest_error(trained.weights, alone)
 
 
 def largest_error(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import tiny_cases
 import torch
-from one_process import largest_error, trained_alone
+from one_process import TOLERANCE, error_of
 from optuna.trial import FixedTrial
 
 from launch.errors import InvalidPlanError
@@ -16,20 +15,16 @@ from launch.strategies import check_plan, load_strategy
 from probes.hardware import Gpu, GpuProcess
 
 PLAN = Plan(strategy="gpu_data", node_batch=8, processes=2, replicas=2)
-TOLERANCE = 1e-4
 
 
 @pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
 def test_weights_equal_those_of_one_process(case, training):
-    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
-    weights = training.run(PLAN, case, epochs=2)
-    assert largest_error(weights, alone) < TOLERANCE
+    assert error_of(training, PLAN, case, epochs=2) < TOLERANCE
 
 
 def test_micro_batches_change_nothing(training):
-    alone = trained_alone(tiny_cases.DecayedRest(), PLAN.node_batch, epochs=2)
-    weights = training.run(replace(PLAN, micro_batches=2), "DecayedRest", epochs=2)
-    assert largest_error(weights, alone) < TOLERANCE
+    plan = replace(PLAN, micro_batches=2)
+    assert error_of(training, plan, "DecayedRest", epochs=2) < TOLERANCE
 
 
 def test_a_micro_batch_is_copied_when_its_turn_comes(training):
@@ -45,9 +40,7 @@ def test_buffer_that_has_another_size_on_each_gpu_is_left_to_each(training):
 
 
 def test_one_device_trains_without_a_group(training):
-    alone = trained_alone(tiny_cases.Sgd(), PLAN.node_batch)
-    weights = training.run(replace(PLAN, processes=1, replicas=1), "Sgd")
-    assert largest_error(weights, alone) < TOLERANCE
+    assert error_of(training, replace(PLAN, processes=1, replicas=1), "Sgd") < TOLERANCE
 
 
 def suggested(tiny_facts, node, **changes):
@@ -167,19 +160,17 @@ ON_GPU = Plan(strategy="gpu_data", node_batch=8, devices=("cuda:0",))
     ids=str,
 )
 def test_weights_from_a_gpu_equal_those_of_one_process(case, changes, training):
-    alone = trained_alone(getattr(tiny_cases, case)(), ON_GPU.node_batch, epochs=2)
-    weights = training.run(replace(ON_GPU, **changes), case, epochs=2)
+    error = error_of(training, replace(ON_GPU, **changes), case, epochs=2)
     # cuDNN's convolutions round to TF32 by torch's default.
-    assert largest_error(weights, alone) < (TOLERANCE if case == "Tied" else 1e-2)
+    assert error < (TOLERANCE if case == "Tied" else 1e-2)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two GPUs")
 @pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
 def test_weights_from_two_gpus_equal_those_of_one_process(case, training):
-    alone = trained_alone(getattr(tiny_cases, case)(), PLAN.node_batch, epochs=2)
-    weights = training.run(replace(PLAN, devices=("cuda:0", "cuda:1")), case, epochs=2)
-    assert largest_error(weights, alone) < (1e-2 if case in ("Sgd", "Uneven") else TOLERANCE)
+    error = error_of(training, replace(PLAN, devices=("cuda:0", "cuda:1")), case, epochs=2)
+    assert error < (1e-2 if case in ("Sgd", "Uneven") else TOLERANCE)
 
 
 @pytest.mark.gpu

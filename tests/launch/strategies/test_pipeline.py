@@ -10,7 +10,7 @@ import pytest
 import tiny_cases
 import torch
 from conftest import SEED, long
-from one_process import largest_error, trained_alone
+from one_process import error_of, largest_error, trained_alone
 from optuna.trial import FixedTrial
 
 from launch.errors import InvalidPlanError
@@ -39,16 +39,13 @@ def with_options(plan: Plan, **options: str) -> Plan:
 @ANY
 def test_gpipe_trains_as_one_process_too(plan, case, training_on_four):
     """1F1B is the schedule of all other plans, here and in test_strategies.py."""
-    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs=2)
-    weights = training_on_four.run(with_options(plan, schedule="gpipe"), case, epochs=2)
-    assert largest_error(weights, alone) < 1e-4
+    plan = with_options(plan, schedule="gpipe")
+    assert error_of(training_on_four, plan, case, epochs=2) < 1e-4
 
 
 @pytest.mark.parametrize("cut", ["1", "4", "7"])
 def test_every_cut_trains_as_one_process_and_is_not_timed(cut, training, tmp_path):
-    alone = trained_alone(tiny_cases.Sgd(), TWO.node_batch)
-    weights = training.run(with_options(TWO, cut=cut), "Sgd")
-    assert largest_error(weights, alone) < 1e-4
+    assert error_of(training, with_options(TWO, cut=cut), "Sgd") < 1e-4
     (said,) = training.reports(StrategyPrepared)
     assert said.facts["cut"] == [int(cut)]
     assert said.facts["layer_times_s"] is said.facts["stage_times_s"] is None
@@ -58,9 +55,7 @@ def test_every_cut_trains_as_one_process_and_is_not_timed(cut, training, tmp_pat
 
 
 def test_a_stage_in_the_middle_trains_as_one_process(training_on_three):
-    alone = trained_alone(tiny_cases.Sgd(), THREE.node_batch)
-    weights = training_on_three.run(with_options(THREE, cut="2,5"), "Sgd")
-    assert largest_error(weights, alone) < 1e-4
+    assert error_of(training_on_three, with_options(THREE, cut="2,5"), "Sgd") < 1e-4
 
 
 @pytest.mark.gpu
@@ -68,17 +63,15 @@ def test_a_stage_in_the_middle_trains_as_one_process(training_on_three):
 def test_a_stage_in_the_middle_waits_for_the_weight_of_its_step(training_on_three):
     """The story: its GPU waited for activations, but its worker read the weight at once, when the
     first stage had not written it."""
-    plan = replace(THREE, devices=("cuda:0", "cuda:1", "cuda:2"))
-    alone = trained_alone(tiny_cases.IgnoredLabels(), plan.node_batch, epochs=2)
-    weights = training_on_three.run(with_options(plan, cut="2,5"), "IgnoredLabels", epochs=2)
-    assert largest_error(weights, alone) < 1e-2  # cuDNN's convolutions round to TF32
+    plan = replace(with_options(THREE, cut="2,5"), devices=("cuda:0", "cuda:1", "cuda:2"))
+    # cuDNN's convolutions round to TF32.
+    assert error_of(training_on_three, plan, "IgnoredLabels", epochs=2) < 1e-2
 
 
 @ANY
 def test_rounded_activations_cross_the_wire(plan, training_on_four):
-    alone = trained_alone(tiny_cases.Gradient(), node_batch=16)
-    weights = training_on_four.run(replace(plan, node_batch=16, precision="bf16"), "Gradient")
-    assert 1e-6 < largest_error(weights, alone) < 0.02
+    plan = replace(plan, node_batch=16, precision="bf16")
+    assert 1e-6 < error_of(training_on_four, plan, "Gradient") < 0.02
 
 
 @pytest.mark.parametrize(
@@ -87,9 +80,8 @@ def test_rounded_activations_cross_the_wire(plan, training_on_four):
 def test_replicas_with_parameters_of_their_own_train_as_one_process(case, training_on_four):
     """As on GPUs. The story: an optimizer got the sum of sparse gradients as a dense one, which
     some refuse and others take in another way."""
-    alone = trained_alone(getattr(tiny_cases, case)(), PAIRS.node_batch, epochs=2)
-    weights = training_on_four.run(with_options(PAIRS, average="all_reduce"), case, epochs=2)
-    assert largest_error(weights, alone) < 1e-4
+    plan = with_options(PAIRS, average="all_reduce")
+    assert error_of(training_on_four, plan, case, epochs=2) < 1e-4
 
 
 class ClippedDense(tiny_cases.ClippedSparse):
@@ -148,9 +140,7 @@ def test_a_model_that_keeps_the_memory_of_a_parameter_is_refused(plan, case, tra
 
 @ANY
 def test_a_model_that_keeps_a_copy_of_a_parameter_trains_as_one_process(plan, training_on_four):
-    alone = trained_alone(hidden_cases.CloneKeptInStages(), plan.node_batch)
-    weights = training_on_four.run(plan, "CloneKeptInStages", file=HIDDEN)
-    assert largest_error(weights, alone) < 1e-4
+    assert error_of(training_on_four, plan, "CloneKeptInStages", cases=hidden_cases) < 1e-4
 
 
 def test_targets_that_cannot_be_sent_are_a_fault_of_the_use_case(training):

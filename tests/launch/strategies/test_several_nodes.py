@@ -10,7 +10,7 @@ import tiny_cases
 from conftest import long
 from jobs_of_nodes import Spec, Trained, TrainedApart, want_apart, want_pairs
 from node_plans import ALONE, DDP, HYBRID, PAIR, PIPELINE, REDUCED, THREADS, TURNED
-from one_process import TOLERANCE, gradient_error, largest_error, trained_alone
+from one_process import TOLERANCE, error_of_job, gradient_error
 
 from launch.plan import MEMORY_FORMATS, Plan
 from launch.reports import GradientsSynced, SharesChanged
@@ -104,16 +104,12 @@ def test_gradients_of_several_nodes_equal_those_of_one_process_on_all_samples(na
 
 @names(CASES)
 def test_weights_of_unequal_nodes_equal_those_of_one_process(name, trained):
-    spec = SPECS[name]
-    alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch, spec.epochs)
-    assert largest_error(trained(name).weights, alone) < TOLERANCE
+    assert error_of_job(SPECS[name], trained(name)) < TOLERANCE
 
 
 @names(WEIGHTED)
 def test_what_a_loss_is_a_mean_over_counts_in_every_strategy_of_several_nodes(name, trained):
-    spec = SPECS[name]
-    alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch)
-    assert largest_error(trained(name).weights, alone) < TOLERANCE
+    assert error_of_job(SPECS[name], trained(name)) < TOLERANCE
 
 
 @names(SLOW)
@@ -125,8 +121,7 @@ def test_a_slow_node_is_given_less_and_every_step_has_the_same_samples_as_before
     assert fast + slow == 16
     assert fast > slow
     assert fast % NodeLimits.of_plan(SPECS[name].plans[0]).multiple == 0
-    alone = trained_alone(tiny_cases.SlowInChannelsLast(), 16, SPECS[name].epochs)
-    assert largest_error(done.weights, alone) < TOLERANCE
+    assert error_of_job(SPECS[name], done) < TOLERANCE
 
 
 def test_shares_are_not_judged_by_the_rests_of_epochs(trained):
@@ -150,6 +145,4 @@ def test_bytes_on_the_network_are_counted_and_half_as_many_where_they_are_rounde
 
 @names(["rounded", "rounded and clipped"])
 def test_rounded_gradients_lead_to_nearly_the_same_weights(name, trained):
-    spec = SPECS[name]
-    alone = trained_alone(getattr(tiny_cases, spec.case)(), spec.global_batch, spec.epochs)
-    assert largest_error(trained(name).weights, alone) < ROUNDED_TOLERANCE
+    assert error_of_job(SPECS[name], trained(name)) < ROUNDED_TOLERANCE

@@ -12,7 +12,7 @@ import tiny_cases
 import torch
 from conftest import long
 from described_cases import described
-from one_process import TOLERANCE, gradient_error, largest_error, start_of, trained_alone
+from one_process import TOLERANCE, error_of, gradient_error, largest_error, start_of, trained_alone
 from optuna.trial import FixedTrial
 from strategy_homes import EACH_KIND, EVERY, KINDS, plans_of
 from worker_groups import wait_until_gone
@@ -81,8 +81,7 @@ def test_a_step_of_ones_own_trains_as_in_one_process_or_is_refused(home):
     plan = replace(home.plans()[-1], node_batch=8)
     (facts,) = [report.facts for report in described("PaddedText") if isinstance(report, Described)]
     if load_strategy(home.name).obstacle(replace(facts, batch_choices=(8,)), home.node) is None:
-        alone = trained_alone(tiny_cases.PaddedText(), plan.node_batch)
-        assert largest_error(home.training.run(plan, "PaddedText"), alone) < TOLERANCE
+        assert error_of(home.training, plan, "PaddedText") < TOLERANCE
         return
     failure = home.training.failure_of("PaddedText", plan)
     assert "has a step() of its own, which cannot be cut into stages: " in failure.message
@@ -110,12 +109,9 @@ def test_gradients_of_alexnet_equal_those_of_one_process(home):
     ],
 )
 def test_weights_after_twenty_steps_equal_those_of_one_process(case, home):
-    plan = home.plans()[-1]
-    plan = replace(plan, node_batch=8)
+    plan = replace(home.plans()[-1], node_batch=8)
     epochs = 7 if case == "Uneven" else 1
-    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch, epochs)
-    weights = home.training.run(plan, case, epochs=epochs)
-    assert largest_error(weights, alone) < TOLERANCE
+    assert error_of(home.training, plan, case, epochs=epochs) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", [*KINDS, "sequential"])
@@ -123,9 +119,7 @@ def test_the_norm_is_that_of_all_gradients_of_a_step_whatever_the_optimizer_trai
     """The story: those of what it does not train were added up from step to step, and in a pipeline
     they did not count."""
     plan = replace(home.plans()[-1], node_batch=8)
-    alone = trained_alone(tiny_cases.ClippedBiases(), plan.node_batch)
-    weights = home.training.run(plan, "ClippedBiases")
-    assert largest_error(weights, alone) < TOLERANCE
+    assert error_of(home.training, plan, "ClippedBiases") < TOLERANCE
 
 
 @EACH_KIND
@@ -133,8 +127,7 @@ def test_the_norm_is_that_of_all_gradients_of_a_step_whatever_the_optimizer_trai
 def test_a_fused_optimizer_gives_the_weights_of_the_plain_one(case, home):
     """One that does not exist is refused where it is made: test_optimizer.py."""
     plan = replace(home.plans()[-1], node_batch=8, fused_optimizer=True)
-    alone = trained_alone(getattr(tiny_cases, case)(), plan.node_batch)
-    assert largest_error(home.training.run(plan, case), alone) < TOLERANCE
+    assert error_of(home.training, plan, case) < TOLERANCE
 
 
 @EVERY
@@ -145,10 +138,8 @@ def test_weights_after_twenty_steps_on_gpus_are_close_to_those_of_a_cpu(
 ):
     """Not equal: by default torch rounds the factors of a convolution to TF32 on a GPU."""
     for plan in gpu_plans:
-        node_batch = max(8, plan.replicas * plan.micro_batches)
-        alone = trained_alone(getattr(tiny_cases, case)(), node_batch)
-        weights = training_on(this_node).run(replace(plan, node_batch=node_batch), case)
-        assert largest_error(weights, alone) < TF32_TOLERANCE, plan
+        plan = replace(plan, node_batch=max(8, plan.replicas * plan.micro_batches))
+        assert error_of(training_on(this_node), plan, case) < TF32_TOLERANCE, plan
 
 
 @EVERY
@@ -158,13 +149,12 @@ def test_weights_of_a_node_of_three_cores_equal_those_of_one_process(
     name, case, training_on_three, tiny_facts, three_cores
 ):
     """With two parts, one is all but the other; three have a middle, cut at both ends."""
-    alone = trained_alone(getattr(tiny_cases, case)(), node_batch=8, epochs=2)
     if reason := load_strategy(name).obstacle(tiny_facts, three_cores):
         pytest.skip(reason)
     plans = plans_of(name, tiny_facts, three_cores)
     for plan in [plan for plan in plans if plan.threads == max(plan.processes, plan.replicas)]:
-        weights = training_on_three.run(replace(plan, node_batch=8), case, epochs=2)
-        assert largest_error(weights, alone) < TOLERANCE, plan
+        error = error_of(training_on_three, replace(plan, node_batch=8), case, epochs=2)
+        assert error < TOLERANCE, plan
 
 
 def test_some_strategies_make_three_parts_on_three_cores(tiny_facts, three_cores):

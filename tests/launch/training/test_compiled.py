@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny_cases
-from one_process import largest_error, trained_alone
+from one_process import error_of
 from optuna.trial import FixedTrial
 
 from launch.errors import InvalidPlanError
@@ -40,9 +39,7 @@ def test_weights_equal_those_of_one_process_and_rests_of_epochs_are_not_compiled
     plan, epochs, training
 ):
     """The story: each last batch of another size cost as much time as the compiler takes."""
-    alone = trained_alone(tiny_cases.Uneven(), plan.node_batch, epochs)
-    weights = training.run(plan, "Uneven", epochs=epochs)
-    assert largest_error(weights, alone) < 1e-4
+    assert error_of(training, plan, "Uneven", epochs=epochs) < 1e-4
     (compiled,) = training.reports(Compiled)
     steps = training.reports(StepDone)
     assert [step.samples for step in steps] == [8, 8, 1] * epochs

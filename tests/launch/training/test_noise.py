@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import noise_cases
@@ -155,26 +155,20 @@ LONG = {
 want_pairs("noise", LONG, are_long=True)
 
 
-@pytest.fixture
-def on_two_nodes(trained_pair):
-    """Jobs of two nodes with unequal shares, and of two that cannot both measure."""
-    return partial(trained_pair, "noise")
-
-
 @pytest.mark.parametrize("name", ["unequal", long("threads")])
-def test_scale_of_two_nodes_is_that_of_single_samples(name, on_two_nodes):
-    last = on_two_nodes(name).of(StepsFinished)[-1]
+def test_scale_of_two_nodes_is_that_of_single_samples(name, trained_pair):
+    last = trained_pair("noise", name).of(StepsFinished)[-1]
     assert last.noise is not None
     assert_true(last.noise)
 
 
-def test_no_node_measures_where_one_cannot(on_two_nodes):
-    last = on_two_nodes("obstacle").of(StepsFinished)[-1]
+def test_no_node_measures_where_one_cannot(trained_pair):
+    last = trained_pair("noise", "obstacle").of(StepsFinished)[-1]
     assert last.noise is None
     assert last.noise_obstacle
 
 
-def test_nothing_is_told_from_rounded_sums(on_two_nodes):
-    last = on_two_nodes("rounded").of(StepsFinished)[-1]
+def test_nothing_is_told_from_rounded_sums(trained_pair):
+    last = trained_pair("noise", "rounded").of(StepsFinished)[-1]
     assert last.noise is None
     assert last.noise_obstacle == "--wire bf16 rounds what is summed"

@@ -10,8 +10,8 @@ from pathlib import Path
 import hidden_cases
 import pytest
 import torch
-from jobs_of_nodes import Spec, Trained, want_pairs
-from one_process import TOLERANCE, largest_error, trained_alone
+from jobs_of_nodes import Spec, want_pairs
+from one_process import TOLERANCE, error_of_job
 from tiny import hidden_layers, kept_memory
 from torch import nn
 from torch.nn import functional
@@ -45,23 +45,16 @@ HIDDEN = {name: slow(name, [PAIR, ALONE]) for name in IS_LATE} | {
 want_pairs("hidden", HIDDEN, are_long=True)
 
 
-@pytest.fixture
-def trained_hidden(trained_pair: Callable[[str, str], Trained]) -> Callable[[str], Trained]:
-    """Give the outcome of a job by its name."""
-    return partial(trained_pair, "hidden")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("name", HIDDEN)
-def test_weights_of_several_nodes_equal_those_of_one_process(name, trained_hidden):
-    alone = trained_alone(getattr(hidden_cases, name)(), HIDDEN[name].global_batch)
-    assert largest_error(trained_hidden(name).weights, alone) < TOLERANCE
+def test_weights_of_several_nodes_equal_those_of_one_process(name, trained_pair):
+    assert error_of_job(HIDDEN[name], trained_pair("hidden", name), hidden_cases) < TOLERANCE
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "is_late"), IS_LATE.items())
-def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained_hidden):
-    said = [report.message for report in trained_hidden(name).of(Warned)]
+def test_each_node_says_why_its_updates_are_not_late(name, is_late, trained_pair):
+    said = [report.message for report in trained_pair("hidden", name).of(Warned)]
     assert len(said) == (0 if is_late else 1)  # the reports are those of the first node
     assert all("not left to the next step" in message for message in said)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import late_cases
 import pytest
 import torch
-from jobs_of_nodes import Spec, Trained, train_all, want_pairs
+from jobs_of_nodes import Spec, train_all, want_pairs
 from one_process import TOLERANCE, largest_error, trained_alone
 
 from launch.plan import Plan
@@ -29,26 +28,20 @@ LATE = {
 want_pairs("late", LATE)
 
 
-@pytest.fixture
-def trained_late(trained_pair: Callable[[str, str], Trained]) -> Callable[[str], Trained]:
-    """Give the outcome of a job by its name."""
-    return partial(trained_pair, "late")
-
-
 def without_count(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: value for name, value in weights.items() if name != "changes"}
 
 
 @pytest.mark.parametrize("name", LATE)
-def test_weights_equal_those_of_one_process_whenever_they_were_updated(name, trained_late):
+def test_weights_equal_those_of_one_process_whenever_they_were_updated(name, trained_pair):
     alone = trained_alone(getattr(late_cases, LATE[name].case)(), LATE[name].global_batch)
-    ours = without_count(trained_late(name).weights)
+    ours = without_count(trained_pair("late", name).weights)
     assert largest_error(ours, without_count(alone)) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", ["processes", "threads"])
-def test_the_next_step_begins_while_later_layers_are_not_updated(name, trained_late):
-    assert trained_late(name).weights["changes"] > STEPS / 2
+def test_the_next_step_begins_while_later_layers_are_not_updated(name, trained_pair):
+    assert trained_pair("late", name).weights["changes"] > STEPS / 2
 
 
 @pytest.mark.long
@@ -67,5 +60,5 @@ def test_worker_that_keeps_its_node_from_updating_is_named_and_not_the_one_that_
         train_all({"hangs": spec}, tmp_path)
 
 
-def test_no_update_is_late_where_a_parameter_is_used_unseen(trained_late):
-    assert trained_late("unseen").weights["changes"] == 0
+def test_no_update_is_late_where_a_parameter_is_used_unseen(trained_pair):
+    assert trained_pair("late", "unseen").weights["changes"] == 0

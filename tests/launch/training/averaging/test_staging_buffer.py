@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-import tiny_cases
 import torch
 from conftest import TINY
-from jobs_of_nodes import Spec, Trained, want_pairs
-from one_process import TOLERANCE, largest_error, trained_alone
+from jobs_of_nodes import Spec, want_pairs
+from one_process import TOLERANCE, error_of_job
 
 from launch.plan import Plan
 from launch.training.averaging.staging_buffer import _pin
@@ -42,26 +39,18 @@ PINNED = torch.zeros(1 << 20, dtype=torch.uint8)
 """Never freed: CUDA would go on to take what comes to lie there for pinned."""
 
 
-@pytest.fixture(scope="module")
-def trained(trained_pair: Callable[[str, str], Trained]) -> Callable[[str], Trained]:
-    return partial(trained_pair, "mirror")
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_weights_equal_those_of_one_process(case, trained):
-    spec = SPECS[case]
-    alone = trained_alone(getattr(tiny_cases, case)(), spec.global_batch, spec.epochs)
-    assert largest_error(trained(case).weights, alone) < TOLERANCE
+def test_weights_equal_those_of_one_process(case, trained_pair):
+    assert error_of_job(SPECS[case], trained_pair("mirror", case)) < TOLERANCE
 
 
 @pytest.mark.gpu
-def test_gpu_and_cpu_train_as_one_process(trained):
-    alone = trained_alone(tiny_cases.Tied(), SPECS["GPU"].global_batch, 2)
-    assert largest_error(trained("GPU").weights, alone) < TOLERANCE
+def test_gpu_and_cpu_train_as_one_process(trained_pair):
+    assert error_of_job(SPECS["GPU"], trained_pair("mirror", "GPU")) < TOLERANCE
 
 
-def test_last_layers_are_on_their_way_while_the_first_is_computed(trained):
-    assert trained("Early").weights["sent"] == 2  # weight and bias of the last one
+def test_last_layers_are_on_their_way_while_the_first_is_computed(trained_pair):
+    assert trained_pair("mirror", "Early").weights["sent"] == 2  # weight and bias of the last one
 
 
 @pytest.mark.gpu
