@@ -52,9 +52,13 @@ def plans_of(name: str, case: CaseFacts, node: Hardware) -> list[Plan]:
 
     CPU workers stand for GPUs.
     """
+    turned = {f"{name}.micro_batches": 2, f"{name}.memory_format": "contiguous"}
+    drawn = guessed(name, case, node) + guessed(name, case, node, **turned)
+    return [replace(plan, devices=("cpu",)) for plan in drawn]
+
+
+def guessed(name: str, case: CaseFacts, node: Hardware, **changes: Any) -> list[Plan]:
+    """Draw the plans that a strategy would guess first, with changes to what is guessed."""
     strategy = load_strategy(name)
     guesses = strategy.first_guesses(case, node)
-    turned = {f"{name}.micro_batches": 2, f"{name}.memory_format": "contiguous"}
-    guesses += [guess | turned for guess in guesses]
-    drawn = [strategy.suggest(FixedTrial(guess), case, node) for guess in guesses]
-    return [replace(plan, devices=("cpu",)) for plan in drawn]
+    return [strategy.suggest(FixedTrial(guess | changes), case, node) for guess in guesses]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from one_process import TOLERANCE, error_of
-from optuna.trial import FixedTrial
+from strategy_homes import guessed
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
@@ -15,6 +16,7 @@ from launch.strategies import check_plan, load_strategy
 from probes.hardware import Gpu, GpuProcess
 
 PLAN = Plan(strategy="gpu_data", node_batch=8, processes=2, replicas=2)
+suggested = partial(guessed, "gpu_data")
 
 
 @pytest.mark.parametrize("case", ["Sgd", "Tied", "Uneven", "DecayedRest", "TakesTurns"])
@@ -41,12 +43,6 @@ def test_buffer_that_has_another_size_on_each_gpu_is_left_to_each(training):
 
 def test_one_device_trains_without_a_group(training):
     assert error_of(training, replace(PLAN, processes=1, replicas=1), "Sgd") < TOLERANCE
-
-
-def suggested(tiny_facts, node, **changes):
-    strategy = load_strategy("gpu_data")
-    guesses = strategy.first_guesses(tiny_facts, node)
-    return [strategy.suggest(FixedTrial(guess | changes), tiny_facts, node) for guess in guesses]
 
 
 def test_all_gpus_are_guessed_first_and_then_half_of_them(tiny_facts, gpu_node):

@@ -11,7 +11,7 @@ import tiny_cases
 import torch
 from conftest import SEED, long
 from one_process import error_of, largest_error, trained_alone
-from optuna.trial import FixedTrial
+from strategy_homes import guessed
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
@@ -205,10 +205,7 @@ def test_a_model_that_cannot_be_cut_says_so(name, tiny_facts, gpu_node):
 
 def test_gpus_are_taken_where_there_are_enough(tiny_facts, gpu_node, two_cores):
     def first(name, node):
-        strategy = load_strategy(name)
-        return strategy.suggest(
-            FixedTrial(strategy.first_guesses(tiny_facts, node)[0]), tiny_facts, node
-        )
+        return guessed(name, tiny_facts, node)[0]
 
     three_gpus = replace(gpu_node, gpus=gpu_node.gpus[:3])
     assert first("pipeline", three_gpus).devices == ("cuda:0", "cuda:1", "cuda:2")
@@ -232,10 +229,9 @@ def test_gpus_are_taken_where_there_are_enough(tiny_facts, gpu_node, two_cores):
 def test_some_cores_stay_idle_where_all_of_them_make_no_pipelines(
     name, cores, max_stages, parts, tiny_facts, two_cores
 ):
-    strategy = load_strategy(name)
     case = replace(tiny_facts, max_stages=max_stages)
     node = replace(two_cores, cpu=replace(two_cores.cpu, usable_cores=cores))
-    plan = strategy.suggest(FixedTrial(strategy.first_guesses(case, node)[0]), case, node)
+    plan = guessed(name, case, node)[0]
     stages = plan.processes // plan.replicas
     assert (plan.replicas, stages, plan.threads_per_process) == parts
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from optuna.trial import FixedTrial
+from strategy_homes import guessed
 
-from launch.plan import Plan
 from launch.strategies import check_plan, load_strategy
 from probes.hardware import GpuProcess
 
 SEQUENTIAL = load_strategy("sequential")
+suggested = partial(guessed, "sequential")
 
 
 @pytest.fixture
@@ -23,11 +25,6 @@ def facts(tiny_facts):
         inputs=("files", "cache"),
         pixel_bytes=2**20,
     )
-
-
-def suggested(facts, node) -> list[Plan]:
-    guesses = SEQUENTIAL.first_guesses(facts, node)
-    return [SEQUENTIAL.suggest(FixedTrial(guess), facts, node) for guess in guesses]
 
 
 def with_gpus(node, *changes):
@@ -48,9 +45,8 @@ def test_each_device_has_the_settings_of_its_kind_the_gpu_first(facts, gpu_node)
 
 
 def test_gpu_may_replay_its_step(facts, gpu_node):
-    guess, _ = SEQUENTIAL.first_guesses(facts, gpu_node)
-    replays = FixedTrial(guess | {"sequential.gpu.cuda_graph": True})
-    assert SEQUENTIAL.suggest(replays, facts, gpu_node).cuda_graph
+    replaying, _ = suggested(facts, gpu_node, **{"sequential.gpu.cuda_graph": True})
+    assert replaying.cuda_graph
 
 
 @pytest.mark.parametrize(

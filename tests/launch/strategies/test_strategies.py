@@ -14,7 +14,7 @@ from conftest import long
 from described_cases import described
 from one_process import TOLERANCE, error_of, gradient_error, largest_error, start_of, trained_alone
 from optuna.trial import FixedTrial
-from strategy_homes import EACH_KIND, EVERY, KINDS, plans_of
+from strategy_homes import EACH_KIND, EVERY, KINDS, guessed, plans_of
 from worker_groups import wait_until_gone
 
 from launch.errors import InvalidPlanError, UnknownStrategyError
@@ -36,8 +36,7 @@ def gpu_plans(name, this_node, tiny_facts) -> list[Plan]:
     strategy = load_strategy(name)
     if reason := why_no_gpu(this_node) or strategy.obstacle(tiny_facts, this_node):
         pytest.skip(reason)
-    guesses = strategy.first_guesses(tiny_facts, this_node)
-    plans = [strategy.suggest(FixedTrial(guess), tiny_facts, this_node) for guess in guesses]
+    plans = guessed(name, tiny_facts, this_node)
     on_gpus = [plan for plan in plans if "cpu" not in plan.devices]
     if not on_gpus:
         pytest.skip(f"usable GPUs: {len(usable_gpus(this_node))}: {name} uses none of them")
@@ -247,8 +246,7 @@ def test_a_strategy_says_whether_its_plans_use_gpus(name, tiny_facts, nodes):
     strategy = load_strategy(name)
     for node in nodes:
         if strategy.obstacle(tiny_facts, node) is None:
-            guesses = strategy.first_guesses(tiny_facts, node)
-            plans = [strategy.suggest(FixedTrial(guess), tiny_facts, node) for guess in guesses]
+            plans = guessed(name, tiny_facts, node)
             assert strategy.uses_gpus(node) is any(plan.gpus for plan in plans)
 
 

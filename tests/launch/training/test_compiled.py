@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from one_process import error_of
-from optuna.trial import FixedTrial
+from strategy_homes import guessed
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.reports import Compiled, StepDone
-from launch.strategies import check_plan, load_strategy
+from launch.strategies import check_plan
 from launch.training.compiled import set_compiler_cache
 from launch.workers.case_description import find_compiler
 from launch.workers.group import WorkerEnded, explain_failure
@@ -65,10 +65,7 @@ def test_replicas_in_threads_are_not_compiled(tiny_facts, two_cores):
     with pytest.raises(InvalidPlanError, match=r"compile=True: torch\.compile is not safe"):
         check_plan(plan)
     facts = replace(tiny_facts, can_compile=True)
-    strategy = load_strategy("threads")
-    for guess in strategy.first_guesses(facts, two_cores):
-        guess = guess | {"threads.compile": True}
-        plan = strategy.suggest(FixedTrial(guess), facts, two_cores)
+    for plan in guessed("threads", facts, two_cores, **{"threads.compile": True}):
         assert plan.compile == (plan.replicas == 1)
 
 
