@@ -80,7 +80,6 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
         )
         for state in TrainingStatus:
             training = store.trainings.add(begun)
-            assert training.id is not None
             store.trainings.update(
                 training.id,
                 epochs_done=[_epoch(1, 0.9), _epoch(2, float("nan"))],
@@ -92,7 +91,6 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
                 store.trainings.end(training.id, state, error=f"it ended{text}")
         record = replace(sample_record([32, 64]), use_case=case, node=hardware.node)
         sweep_id = store.sweeps.begin(record, fresh=False).record.id
-        assert sweep_id is not None
         for point in (
             sample_point(32, 0),
             sample_point(32, 1, epoch_s=6),
@@ -110,7 +108,6 @@ def fill(db: Path, text: str = "", *, machine: str = "elsewhere") -> None:
                     request={"use_case": case},
                 )
             )
-            assert job.id is not None
             store.jobs.end(job.id, JobState.FAILED, exit_code=1, error=f"it failed{text}")
 
 

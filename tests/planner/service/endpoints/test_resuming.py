@@ -26,14 +26,12 @@ def resuming(tmp_path_factory, own_locks) -> Iterator[Serving]:
     fill(folder / "planner.db", machine=platform.node())
     with Store.open(str(folder / "planner.db")) as store:
         for training in store.trainings.find():
-            assert training.id is not None
             checkpoint = folder / training.state / "step-00000400"
             store.trainings.update(training.id, checkpoint=str(checkpoint))
             if training.state is not TrainingStatus.FAILED:
                 checkpoint.mkdir(parents=True)
         training = replace(store.trainings.get(1), id=None, use_case=STEADY, epochs_done=())
         number = store.trainings.add(training).id
-        assert number is not None
         store.trainings.update(number, checkpoint=str(checkpoint))
         store.trainings.end(number, TrainingStatus.FAILED)
     with serving(folder, "--allow-actions") as started:

@@ -21,7 +21,7 @@ from launch.system.process_identity import ProcessIdentity
 from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.records.job_record import JobKind, JobRecord, JobState
-from planner.records.progress import SearchProgress, TrainingProgress
+from planner.records.progress import TrainingProgress
 from planner.records.training_record import TrainingHost, TrainingRecord, TrainingStatus
 from planner.store import Store
 from planner.tuning.study import Study
@@ -121,11 +121,7 @@ class _Writer:
             result = make_trial(chance, count, machine, speed, batch, lab.text)
             store.studies.add_trial(study_id, result)
             rate = result.throughput_samples_per_s()
-            if (
-                rate is not None
-                and result.role.is_for_choice
-                and (best is None or rate.median > best[0])
-            ):
+            if rate and result.role.is_for_choice and (best is None or rate.median > best[0]):
                 best = rate.median, result.plan
             due = (count + 1) * num_plans // num_trials > count * num_plans // num_trials
             if due and best is not None and not is_open:
@@ -170,11 +166,8 @@ class _Writer:
                     process=ProcessIdentity.of() if is_last else None,
                 )
             )
-            assert record.id is not None
-            done = [
-                make_epoch(chance, count, rate, stored)
-                for count in range(1, (23 if is_last else epochs) + 1)
-            ]
+            num_done = 23 if is_last else epochs
+            done = [make_epoch(chance, n, rate, stored) for n in range(1, num_done + 1)]
             states = (TrainingStatus.DONE,) * 6 + (TrainingStatus.FAILED, TrainingStatus.CANCELLED)
             state = TrainingStatus.RUNNING if is_last else states[number % len(states)]
             if state in (TrainingStatus.FAILED, TrainingStatus.CANCELLED):
@@ -204,7 +197,6 @@ class _Writer:
                 sample_record(batches), use_case=CASES[0][0] + text, node="atlas" + text
             )
             sweep_id = store.sweeps.begin(record, fresh=True).record.id
-            assert sweep_id is not None
             for batch in batches if done else batches[:1]:
                 for setting in (0, 1):
                     point = sample_point(batch, setting, epoch_s=400 / batch + 4 / (1 + setting))
@@ -219,29 +211,25 @@ class _Writer:
             left = lab.jobs - number
             self.moment = lab.now - timedelta(hours=5 * left)
             case = CASES[number % len(CASES)][0] + lab.text
+            machine = self._machines[number % len(self._machines)].node
+            options = "" if kind is JobKind.PROBE else f" --use-case={case}"
             job = store.jobs.add(
                 JobRecord(
                     kind=kind,
                     created_at=self.moment,
-                    machine=lab.machine
-                    if left <= 3
-                    else self._machines[number % len(self._machines)].node,
+                    machine=lab.machine if left <= 3 else machine,
                     user="ada" + lab.text,
-                    title=f"ddlplan {kind} --use-case={case}"
-                    if kind is not JobKind.PROBE
-                    else "ddlplan probe",
+                    title=f"ddlplan {kind}{options}",
                     request={"use_case": case},
                     is_detached=True,
                     process=ProcessIdentity.of() if left <= 3 else None,
                 )
             )
-            assert job.id is not None
             if left == 1:
                 continue
             store.jobs.start(job.id, ProcessIdentity.of())
             if left <= 3:
                 self.moment = lab.now - timedelta(seconds=4)
-                progress: SearchProgress | TrainingProgress
                 if kind is JobKind.TUNE:
                     progress = make_race(lab.text)
                     links = {"study_id": study_ids[-1] if study_ids else None}
@@ -263,18 +251,14 @@ class _Writer:
                 store.jobs.set_progress(job.id, None, study_id=chance.choice(study_ids))
             if lab.trainings and kind is JobKind.LAUNCH:
                 store.jobs.set_progress(job.id, None, training_id=1 + number % lab.trainings)
-            states = (JobState.DONE,) * 7 + (
-                JobState.FAILED,
-                JobState.CANCELLED,
-                JobState.INTERRUPTED,
-            )
+            states = [JobState.DONE] * 7
+            states += [JobState.FAILED, JobState.CANCELLED, JobState.INTERRUPTED]
             state = states[number % len(states)]
+            error = "worker 1 failed: KeyError: 'lr'" + lab.text
             store.jobs.end(
                 job.id,
                 state,
                 exit_code={JobState.DONE: 0, JobState.FAILED: 1}.get(state),
-                error="worker 1 failed: KeyError: 'lr'" + lab.text
-                if state is JobState.FAILED
-                else None,
+                error=error if state is JobState.FAILED else None,
                 ended_at=self.moment + timedelta(minutes=chance.uniform(1, 90)),
             )

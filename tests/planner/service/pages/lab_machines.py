@@ -69,8 +69,6 @@ def make_machine(number: int, text: str) -> Hardware:
 
 def speed_of(machine: Hardware, flop: float) -> float:
     """Give the samples per second of one core, by the operations that a sample takes."""
-    assert machine.speeds is not None
-    assert machine.speeds.fp32_one_core_flop_per_s is not None
     return 0.7 * machine.speeds.fp32_one_core_flop_per_s / flop
 
 

@@ -92,17 +92,13 @@ def make_race(text: str) -> SearchProgress:
         memory_format="channels_last",
         allocator="retain",
     )
+    threads = Plan(strategy="threads", node_batch=256, threads_per_process=8)
+    slower = "slower than the leader with 97.5 %" + text
     plans = [
         (first, 418.2, None, True, None),
         (replace(first, allocator="default"), 402.0, (0.961, 0.944, 0.979), False, None),
         (replace(first, node_batch=128), 409.7, (0.98, 0.951, 1.01), False, None),
-        (
-            Plan(strategy="threads", node_batch=256, threads_per_process=8),
-            311.5,
-            (0.745, 0.73, 0.762),
-            False,
-            "slower than the leader with 97.5 %" + text,
-        ),
+        (threads, 311.5, (0.745, 0.73, 0.762), False, slower),
     ]
     return SearchProgress(
         doing="racing 3 plans, round 14",
@@ -115,9 +111,7 @@ def make_race(text: str) -> SearchProgress:
             ContenderStanding(
                 plan=plan,
                 throughput_samples_per_s=rate,
-                speedup=None
-                if ratio is None
-                else Interval(median=ratio[0], low=ratio[1], high=ratio[2], count=14),
+                speedup=ratio and Interval(median=ratio[0], low=ratio[1], high=ratio[2], count=14),
                 is_leading=leads,
                 reason=reason,
             )
