@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
@@ -39,10 +38,8 @@ class Answer:
 class Behind:
     """A server with a token file behind nginx."""
 
-    folder: Path
     server: Serving
     proxy: Proxy
-    token: str
 
     def curl(self, path: str, *options: str, url: str | None = None, stdin: str = "") -> Answer:
         return curl((url or self.proxy.url) + path, *self.to_proxy, *options, stdin=stdin)
@@ -50,7 +47,7 @@ class Behind:
     def by_token(self, path: str, *options: str) -> Answer:
         """Send the token by standard input, so that no list of processes has it."""
         return self.curl(
-            path, "--header", "@-", *options, stdin=f"Authorization: Bearer {self.token}"
+            path, "--header", "@-", *options, stdin=f"Authorization: Bearer {self.server.token}"
         )
 
     @property
@@ -82,14 +79,14 @@ def behind(tmp_path_factory, own_locks) -> Iterator[Behind]:
     ) as proxy:
         options = ("--port", server_port, "--public-url", proxy.url, "--allow-actions")
         with serving(folder, *options) as server:
-            yield Behind(folder, server, proxy, server.token)
+            yield Behind(server, proxy)
             assert server.stop() == 0
 
 
 @pytest.fixture
 def jar(behind, tmp_path) -> list[str]:
     """Options of curl with which it is signed in."""
-    (tmp_path / "typed").write_text(behind.token)
+    (tmp_path / "typed").write_text(behind.server.token)
     cookies = ["--cookie", str(tmp_path / "cookies"), "--cookie-jar", str(tmp_path / "cookies")]
     answer = behind.curl(
         "/sign-in",
@@ -141,7 +138,8 @@ def test_a_page_of_another_name_or_origin_is_refused(behind, jar):
 
 def test_an_event_comes_through_while_the_stream_is_open(behind, jar):
     exported = behind.by_token("/api/v1/plans/1/export").data
-    (behind.folder / "again.json").write_text(json.dumps(exported))
+    again = behind.server.folder / "again.json"
+    again.write_text(json.dumps(exported))
     command = [
         *(require("curl", package="curl"), "--silent", "--no-buffer", *behind.to_proxy, *jar),
         f"{behind.proxy.url}/api/v1/events",
@@ -150,7 +148,7 @@ def test_an_event_comes_through_while_the_stream_is_open(behind, jar):
         try:
             assert stream.stdout is not None
             assert stream.stdout.readline().startswith("retry:")
-            plans.import_file(behind.folder / "again.json", db=str(behind.folder / "planner.db"))
+            plans.import_file(again, db=str(again.with_name("planner.db")))
             seen = ""
             while '"topic"' not in seen:
                 seen = stream.stdout.readline()
@@ -202,7 +200,7 @@ def test_the_log_of_nginx_has_no_token(behind):
 def test_a_browser_signs_in_over_tls_and_follows_events(behind, tmp_path):
     with chromium(tmp_path, resolve=NAME) as browser:
         browser.open(f"{behind.proxy.url}/")
-        browser.sign_in(behind.token)
+        browser.sign_in(behind.server.token)
         assert "ddlplan" in browser.driver.title
         state = browser.driver.execute_async_script(
             "const done = arguments[0], events = new EventSource('/api/v1/events');"

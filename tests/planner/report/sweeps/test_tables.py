@@ -216,14 +216,11 @@ def test_a_point_whose_speed_is_not_known_is_no_failure():
     """Two settings that did not take turns with each other had a cross, named failed."""
     sweep = sample_sweep({32: (40, 24), 64: (20, 13)})
     *others, last = sweep.points
-    apart = replace(sweep, points=[*others, replace(last, side_by_side="later")])
-    speed = next(f for f in sweep_figures(apart) if f.title.startswith("Speed"))
-    assert speed.rows[1] == ("64", "")
-    assert "failed" not in texts(speed.svg)
-    assert "failed" in texts(
-        next(
-            figure.svg
-            for figure in sweep_figures(replace(sweep, points=[*others, failed_point(64, 1)]))
-            if figure.title.startswith("Speed")
-        )
+    apart, failed = (
+        sweep_figures(replace(sweep, points=[*others, one]))[1]
+        for one in (replace(last, side_by_side="later"), failed_point(64, 1))
     )
+    assert all(figure.title.startswith("Speed") for figure in (apart, failed))
+    assert apart.rows[1] == ("64", "")
+    assert "failed" not in texts(apart.svg)
+    assert "failed" in texts(failed.svg)

@@ -34,12 +34,9 @@ def once(tmp_path_factory, own_locks):
         yield started
 
 
-def addresses(server: Serving) -> list[str]:
-    return re.findall(r"^http://\S+$", server.out, re.MULTILINE)
-
-
 def newest_path(server: Serving) -> str:
-    return addresses(server)[-1].removeprefix(f"http://127.0.0.1:{server.port}")
+    addresses = re.findall(r"^http://\S+$", server.out, re.MULTILINE)
+    return addresses[-1].removeprefix(f"http://127.0.0.1:{server.port}")
 
 
 def post_form(server: Serving, origin: str | None = "", **fields: str):
