@@ -31,7 +31,6 @@ def facts():
 def test_gradients_equal_those_of_one_process_or_the_strategy_says_why_not(case, home, facts):
     obstacle = load_strategy(home.name).obstacle(facts[case], home.node)
     if home.name in ("pipeline", "hybrid"):
-        assert obstacle is not None
         assert NO_STAGES[case] in obstacle
         assert "\n" not in obstacle
         return

@@ -46,8 +46,6 @@ def measured(training: Training, plan: Plan, case: str, epochs: int = 4) -> Nois
 
 def assert_true(found: NoiseScale, case: str = "Still") -> None:
     """Within the 95 % interval and 15 % more, where one that is twice as high or low is not."""
-    assert found.low is not None
-    assert found.high is not None
     assert found.low / 1.15 < truth(case) < 1.15 * found.high, found
     assert found.high < 1.7 * found.low, found
 
@@ -127,7 +125,6 @@ def test_reason_is_said_where_there_are_no_parts(plan, reason, training):
 def test_a_share_of_the_time_is_kept_to_by_measuring_fewer_steps(training):
     training.run(PAIR, "Still", file=FILE, epochs=2, noise_cost_limit=COST_LIMIT)
     last = training.reports(StepsFinished)[-1]
-    assert last.noise is not None
     assert 1 <= last.noise.measurements < 40
 
 
@@ -158,7 +155,6 @@ want_pairs("noise", LONG, are_long=True)
 @pytest.mark.parametrize("name", ["unequal", long("threads")])
 def test_scale_of_two_nodes_is_that_of_single_samples(name, trained_pair):
     last = trained_pair("noise", name).of(StepsFinished)[-1]
-    assert last.noise is not None
     assert_true(last.noise)
 
 

@@ -191,7 +191,6 @@ def test_the_batch_script_serves_until_the_job_is_cancelled(ddlplan, tmp_path):
         text=True,
     )
     with process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("http://127.0.0.1:")
         (server,) = ddlplan.processes(of="planner serve")
         os.kill(server, signal.SIGTERM)

@@ -146,7 +146,6 @@ def test_an_event_comes_through_while_the_stream_is_open(behind, jar):
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
         try:
-            assert stream.stdout is not None
             assert stream.stdout.readline().startswith("retry:")
             plans.import_file(again, db=str(again.with_name("planner.db")))
             seen = ""

@@ -34,6 +34,5 @@ def test_torch_without_what_locks_are_made_of_is_told_of_once(has_locks, monkeyp
     if has_locks:
         assert warnings == [None, None]
     else:
-        assert warnings[0] is not None
         assert "this PyTorch cannot lock parameters until their update" in warnings[0]
         assert warnings[1] is None
