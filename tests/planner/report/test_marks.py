@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import replace
 
 import sample_plan
@@ -52,7 +51,7 @@ def test_trainings_with_made_up_data_are_marked():
     assert "generated" not in runs_table([real], NARROW)
     assert "generated: the use case made its samples up" in run_text(made_up, {}, NARROW)
     assert "/data/mnist" in run_text(real, {}, NARROW)
-    rows = csv.DictReader(io.StringIO(runs_csv([made_up, real])))
+    rows = csv.DictReader(runs_csv([made_up, real]).splitlines())
     assert [row["is_generated"] for row in rows] == ["true", "false"]
     assert mark_title("Training 1: mnist", made_up) == "Training 1: mnist, generated data"
     assert mark_title("Trainings 1 and 1", real, real) == "Trainings 1 and 1"
@@ -91,7 +90,7 @@ def test_tables_of_papers_mark_made_up_data():
     (use, _) = load_paper("lerat_2022").plots(held)
     assert any(note.endswith("training 1 on vm, generated data.") for note in use.notes)
     assert use.title.endswith("(figures 2 to 5 of the paper), generated data")
-    rows = csv.DictReader(io.StringIO(paper_plot_csv(use)))
+    rows = csv.DictReader(paper_plot_csv(use).splitlines())
     assert {(row["line"], row["data"]) for row in rows} == {("processes", "generated")}
 
 
@@ -101,7 +100,7 @@ def test_a_plot_of_made_up_and_of_given_data_says_that_a_part_is_made_up():
     held = StoredEvidence(trainings={"simplebig": [made_up, given]})
     (use, _) = load_paper("lerat_2022").plots(held)
     assert use.title.endswith(", partly generated data")
-    rows = csv.DictReader(io.StringIO(paper_plot_csv(use)))
+    rows = csv.DictReader(paper_plot_csv(use).splitlines())
     marks = {(row["line"], row["data"]) for row in rows}
     assert marks == {("processes", "generated"), ("sequential", "")}
 
@@ -111,7 +110,7 @@ def test_trials_of_several_use_cases_name_them():
     one, other = (replace(worth_cases.TRIALS[0], use_case=name) for name in names)
     assert "mnist_cnn" not in trials_table([one, one], NARROW)
     assert "mnist_cnn,lr=0.1" in trials_table([one, other], Terminal())
-    (row,) = csv.DictReader(io.StringIO(trials_csv([other])))
+    (row,) = csv.DictReader(trials_csv([other]).splitlines())
     assert row["use_case"] == "mnist_cnn,lr=0.1"
 
 
@@ -120,6 +119,6 @@ def test_trials_with_made_up_data_are_marked():
     assert "generated" not in trials_table([one], NARROW)
     made_up = replace(one, is_generated=True)
     assert "generated" in trials_table([made_up], NARROW).splitlines()[1]
-    (row,) = csv.DictReader(io.StringIO(trials_csv([made_up])))
+    (row,) = csv.DictReader(trials_csv([made_up]).splitlines())
     assert row["is_generated"] == "true"
     assert trial_json(made_up)["is_generated"] is True

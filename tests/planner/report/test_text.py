@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -251,7 +250,7 @@ def test_plans_that_are_hard_to_compare_are_compared_with_a_warning():
 def test_plans_as_csv_have_every_field_as_plain_values():
     text = plans_csv([(FOUND, ()), (replace(FOUND, speedup=None, baseline=None), ["x"])])
     assert text.count("\r\n") == 3
-    first, second = csv.DictReader(io.StringIO(text))
+    first, second = csv.DictReader(text.splitlines())
     assert first["id"] == "7"
     assert first["throughput_samples_per_s_median"] == "42.8"
     assert first["throughput_samples_per_s_samples"] == "24"
@@ -267,8 +266,8 @@ def test_plans_as_csv_have_every_field_as_plain_values():
 
 
 def test_no_field_of_a_plan_or_trial_is_missing_from_csv():
-    (plan,) = csv.DictReader(io.StringIO(plans_csv([(FOUND, ())])))
-    (trial,) = csv.DictReader(io.StringIO(trials_csv(TRIALS[:1])))
+    (plan,) = csv.DictReader(plans_csv([(FOUND, ())]).splitlines())
+    (trial,) = csv.DictReader(trials_csv(TRIALS[:1]).splitlines())
     for name in codec.to_builtins(FOUND.plan):
         assert name in plan
         assert name in trial

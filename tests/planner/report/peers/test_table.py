@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from dataclasses import replace
 
@@ -129,7 +128,7 @@ def test_data_that_the_use_case_made_up_are_marked():
     assert "data                     generated:" in comparison_text(made_up, Terminal())
     assert made_up.to_json()["is_generated"] is True
     for found, text in ((FOUND, ""), (made_up, "generated")):
-        rows = csv.DictReader(io.StringIO(comparison_csv(found)))
+        rows = csv.DictReader(comparison_csv(found).splitlines())
         assert {row["data"] for row in rows} == {text}
 
 
@@ -143,7 +142,7 @@ def test_where_our_own_training_failed_the_reason_stands_beside_what_was_measure
 
 
 def test_csv_has_a_line_for_ours_and_each_peer():
-    rows = list(csv.DictReader(io.StringIO(comparison_csv(FOUND))))
+    rows = list(csv.DictReader(comparison_csv(FOUND).splitlines()))
     assert [row["peer"] for row in rows] == ["ours", "ddp", "plain", "ray"]
     assert float(rows[1]["ours_per_peer_low"]) < float(rows[1]["ours_per_peer"])
     assert rows[3]["error"].startswith("not installed")

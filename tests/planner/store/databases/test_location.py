@@ -44,23 +44,20 @@ def remote_db(tmp_path, monkeypatch) -> str:
     return str(tmp_path / "planner.db")
 
 
-class Heard:
-    """Keeps the lines of all reports."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
+class Heard(list[str]):
+    """The lines of all reports."""
 
     def __call__(self, report, _host=None) -> None:
         if hasattr(report, "message"):
-            self.lines.append(report.message)
+            self.append(report.message)
 
 
 def test_database_on_a_network_file_system_is_warned_of_once(remote_db):
     """The story: two hosts wrote to one file over NFS, whose locks did not hold."""
     heard = Heard()
     probe(db=remote_db, quick=True, listener=heard)
-    assert heard.lines == [find_hazard(remote_db)]
-    assert "is on a network file system (nfs4), where SQLite's locks may fail" in heard.lines[0]
+    assert heard == [find_hazard(remote_db)]
+    assert "is on a network file system (nfs4), where SQLite's locks may fail" in heard[0]
 
 
 def test_training_that_is_recorded_on_a_network_file_system_is_warned_of_it(remote_db):
@@ -68,10 +65,10 @@ def test_training_that_is_recorded_on_a_network_file_system_is_warned_of_it(remo
     request, heard = LaunchRequest(workload=make_workload("simplebig")), Heard()
     with pytest.raises(NoPlanError):
         launch(request, db=remote_db, listener=heard)
-    assert heard.lines == [find_hazard(remote_db)]
+    assert heard == [find_hazard(remote_db)]
     heard = Heard()
     assert begin_row("script:python train.py", [], 1.0, remote_db, heard) is None
-    assert heard.lines[0] == find_hazard(remote_db)
+    assert heard[0] == find_hazard(remote_db)
 
 
 def test_name_of_a_new_database_is_on_the_disk(tmp_path, monkeypatch):
