@@ -8,6 +8,10 @@ from launch.plan import Plan
 from planner.report.plan_line import describe_settings
 
 
+def script(node_batch: int, **options: object) -> Plan:
+    return Plan(strategy="script", node_batch=node_batch, options=options)
+
+
 @pytest.mark.parametrize(
     ("plan", "said"),
     [
@@ -70,26 +74,12 @@ from planner.report.plan_line import describe_settings
             ),
             "2x1 batch=64 workers=1 retain wait_policy=active",
         ),
+        (script(32, own_settings=True), "1x1 batch 32 as it is"),
         (
-            Plan(strategy="script", node_batch=32, options={"own_settings": True}),
-            "1x1 batch 32 as it is",
-        ),
-        (
-            Plan(
-                strategy="script",
-                node_batch=1,
-                options={"whole_runs": True, "step_regex": "step .*"},
-            ),
+            script(1, whole_runs=True, step_regex="step .*"),
             "1x1 batch 1 whole runs --step-regex 'step .*'",
         ),
-        (
-            Plan(
-                strategy="script",
-                node_batch=1,
-                options={"no_python": True, "step_regex": "step"},
-            ),
-            "1x1 batch 1 --no-python --step-regex step",
-        ),
+        (script(1, no_python=True, step_regex="step"), "1x1 batch 1 --no-python --step-regex step"),
     ],
 )
 def test_settings_are_said_in_a_few_characters(plan, said):

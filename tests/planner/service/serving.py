@@ -25,6 +25,8 @@ import psutil
 
 GUARD_S = 240.0
 JSON = "application/json"
+CASES = Path(__file__).parents[1] / "steady_cases.py"
+STEADY = f"{CASES}:Steady"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

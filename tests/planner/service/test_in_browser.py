@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from browsers import Browser, chromium
-from imagined_lab import Lab, fill
+from imagined_lab import SMALL, fill
 from sample_plan import NOON
 from serving import serving
 
@@ -17,7 +17,6 @@ from planner.service.site import PAGES
 
 pytestmark = pytest.mark.long
 
-LAB = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 PATHS = [path.replace("{id}", "1") for path in PAGES]
 
 FIND_STOPS = """
@@ -46,7 +45,7 @@ return [one.dataset.stop ?? "", isSeen];
 def origin(tmp_path_factory, own_locks) -> Iterator[tuple[str, str]]:
     """Address and token of a server that has something of every kind, and offers actions."""
     folder = tmp_path_factory.mktemp("lab")
-    fill(folder / "planner.db", LAB)
+    fill(folder / "planner.db", SMALL)
     with serving(folder, "--allow-actions") as server:
         yield server.address.rstrip("/"), server.token
         assert server.stop() == 0

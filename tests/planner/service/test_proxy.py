@@ -14,11 +14,9 @@ from browsers import chromium
 from filled_store import fill
 from free_ports import free_port
 from places import NAME, Proxy, nginx_before, require, ssh_forward
-from serving import Serving, serving
+from serving import GUARD_S, Serving, serving
 
 from planner.api import plans
-
-GUARD_S = 120
 
 
 @dataclass(frozen=True, slots=True)

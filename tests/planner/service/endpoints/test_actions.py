@@ -10,21 +10,18 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import jsonschema
 import pytest
 from filled_store import fill
 from machine_holder import machine_in_use
-from serving import Serving, act, serving
+from serving import CASES, STEADY, Serving, act, serving
 from training_samples import JOB
 
 from launch.system.process_identity import ProcessIdentity
 from planner.records.job_record import JobKind
 from planner.store import Store
 
-CASES = Path(__file__).parents[2] / "steady_cases.py"
-STEADY = f"{CASES}:Steady"
 TO_LOSS = {"use_case": "simplebig", "objective": "time-to-loss"}
 CANCEL, REMOVE = "/api/v1/jobs/{id}/cancel", "/api/v1/plans/{id}/remove"
 

@@ -6,16 +6,14 @@ import platform
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from filled_store import fill
-from serving import Serving, act, serving
+from serving import STEADY, Serving, act, serving
 
 from planner.records.training_record import TrainingStatus
 from planner.store import Store
 
-STEADY = f"{Path(__file__).parents[2] / 'steady_cases.py'}:Steady"
 RESUME = "/api/v1/trainings/{id}/resume"
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from imagined_lab import NOW, Lab, fill
+from imagined_lab import NOW, SMALL, Lab, fill
 from markup import Pages
 
-SMALL = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 HOSTILE = (
     "<script>alert(1)</script>\"'>&amp;</td></svg>\u202eevil\u2066\n\x1b[31m{{7*7}}{% raw %}"
     "\u05e9\u05dc\u05d5\u05dd" + "x" * 10_000

@@ -50,6 +50,7 @@ class Lab:
     """Name of the machine that runs what runs now."""
 
 
+SMALL = Lab(machines=3, studies=3, trials=60, plans=7, trainings=7, jobs=12)
 FULL = Lab(machines=12, studies=100, trials=10_000, plans=500, trainings=200, jobs=400)
 
 
