@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from launch.plan import Plan
-from launch.use_cases import use_case_names
 from planner.plans.measured_steps import MeasuredSteps
 from planner.plans.objective import Objective
 from planner.plans.software import release_series
@@ -108,6 +107,8 @@ class StoredPlan:
     @property
     def lacks_data(self) -> bool:
         """Whether it was found with data, and where they are was not imported with it."""
+        from launch.use_cases import use_case_names  # which lists of plans do not ask for
+
         # A built-in use case makes its samples up wherever no data are named.
         is_built_in = self.use_case.partition(",")[0] in use_case_names()
         return self.study_id is None and is_built_in and self.is_generated is False
