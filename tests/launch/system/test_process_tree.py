@@ -12,6 +12,7 @@ import pytest
 
 from launch.system import process_tree
 from launch.system.process_tree import find_descendants, has_ended, open_end
+from tests.launch.awaited_daemon import AWAITING
 
 LEAVING = """
 import subprocess, sys
@@ -46,37 +47,22 @@ def test_orphans_in_sessions_of_their_own_are_ended(how):
     assert not [pid for pid in pids.split() if Path(f"/proc/{pid}").exists()]
 
 
-AWAITING = """
-import os, signal, subprocess, time
-from pathlib import Path
-started = subprocess.check_output(["sh", "-c", "sleep 600 > /dev/null & echo $!"], text=True)
-daemon = Path("/proc", started.strip())
-def end(*_):
-    while daemon.exists():
-        time.sleep(0.01)
-    print("in order", flush=True)
-    os._exit(0)
-signal.signal(signal.SIGTERM, end)
-print("on", flush=True)
-time.sleep(600)
-"""
 ADOPTER = """
 import subprocess, sys
 from launch.system.process_tree import adopt_orphans, end_descendants
 adopt_orphans()
-command = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE)
+command = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdout=subprocess.PIPE)
 command.stdout.readline()
 end_descendants(grace_s=30.0)
-print(command.stdout.read().decode())
 """
 
 
-def test_daemon_that_has_ended_vanishes_for_what_waits_for_that():
+def test_daemon_that_has_ended_vanishes_for_what_waits_for_that(tmp_path):
     """It stayed as a zombie of its adopter, and who looked for its number was killed in the end."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ADOPTER, AWAITING], capture_output=True, text=True, timeout=60
-    )
-    assert ended.stdout.strip() == "in order"
+    command = AWAITING + "print('on', flush=True)\ntime.sleep(600)\n"
+    adopter = [sys.executable, "-c", ADOPTER, command, str(tmp_path / "command")]
+    subprocess.run(adopter, check=True, timeout=60)
+    assert (tmp_path / "in order").exists()
 
 
 @pytest.mark.parametrize(("call", "count"), [(process_tree._PIDFD_OPEN, 1), (-1, 0)])

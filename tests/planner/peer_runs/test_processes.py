@@ -22,6 +22,7 @@ from planner.peer_runs.supervisor import TOKEN_VARIABLE, PeerSupervisor, Supervi
 from planner.peers._base import PeerStart
 from planner.peers._reports import PeerBegun, PeerStepDone
 from probes import codec
+from tests.launch.awaited_daemon import AWAITING
 
 GUARD_S = 120.0
 
@@ -127,20 +128,6 @@ def test_a_stopped_peer_stands_still_with_all_it_has_started_goes_on_when_told_a
         processes.stop()
     assert not inside(tmp_path)
     assert not (tmp_path / "peer").exists()
-
-
-AWAITING = """
-import os, signal, subprocess, sys, time
-from pathlib import Path
-started = subprocess.check_output(["sh", "-c", "sleep 600 > /dev/null & echo $!"], text=True)
-daemon = Path("/proc", started.strip())
-def end(*_):
-    while daemon.exists():
-        time.sleep(0.01)
-    Path(sys.argv[1]).with_name("in order").touch()
-    os._exit(0)
-signal.signal(signal.SIGTERM, end)
-"""
 
 
 def test_a_daemon_that_has_ended_vanishes_for_the_peer_that_waits_for_that(tmp_path):
