@@ -244,6 +244,16 @@ class Speeds:
     host_to_device_bytes_per_s: float | None = None
     """From pinned memory to the first CUDA device."""
 
+    gpu_fp32_flop_per_s: float | None = None
+    """Square matrix product on the first CUDA device, rounded to TF32 where that has it: so does
+    torch in convolutions, and in matrix products where it is allowed to."""
+
+    gpu_bf16_flop_per_s: float | None = None
+    """``None`` where the GPU has no instructions for bf16, too."""
+
+    gpu_copy_bytes_per_s: float | None = None
+    """Copy inside of its memory, beyond its cache; bytes read and bytes written both count."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRate:

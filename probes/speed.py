@@ -1,4 +1,4 @@
-"""Speed of the cores, of memory and of the way to the GPU: limits, measured in seconds.
+"""Speed of the cores, of memory, of a GPU and of the way to it: limits, measured in seconds.
 
 ``python -m probes.speed --budget-s 6 --cores 0,1`` measures and prints what it has found after
 each quantity; `measure_speeds` starts that and reads it. A limit is what the machine can do at its
@@ -8,6 +8,7 @@ best, so the best of many short runs counts, not the median: all else is disturb
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import os
 import random
@@ -43,6 +44,19 @@ _CHANNELS, _SIDE = 128, 28
 
 _COPY_BYTES = 64 * 2**20
 """Per buffer, two of them: beyond the caches of most machines, and quickly filled."""
+
+_GPU = "cuda:0"
+_LEAST_GPU_S = 0.2
+"""A GPU that was idle is slow at first."""
+
+_GPU_COPY_BYTES = 2**29
+"""Per buffer, beyond the caches of GPUs."""
+
+_GPU_COPIES = 4
+"""One after the other, so that waiting for their end takes a small share."""
+
+_BF16_CAPABILITY = (8, 0)
+"""Ampere, the first GPUs that multiply bf16: on those before it is emulated."""
 
 _PHOTO = (400, 300)
 _SHORT_SIDE = 256
@@ -262,13 +276,52 @@ def _host_to_device_rate(limit_s: float) -> float:
     import torch
 
     source = torch.ones(_COPY_BYTES, dtype=torch.uint8).pin_memory()
-    target = torch.empty_like(source, device="cuda:0")
+    target = torch.empty_like(source, device=_GPU)
+    run = _until_done(lambda: target.copy_(source, non_blocking=True))
+    return best_rate(run, float(_COPY_BYTES), limit_s)
+
+
+def _gpu_compute_rate(dtype: torch.dtype, limit_s: float) -> float:
+    """Give the rate of matrix products on the GPU, at a size that keeps all of it busy.
+
+    No size is left out for the time that it took: to load the GPU's libraries takes longer.
+    """
+    import torch
+
+    torch.set_float32_matmul_precision("high")  # with TF32; the cores were measured before
+    size = _MATRIX
+    while True:
+        with torch.device(_GPU):
+            multiply, operations = _multiply(size, dtype)
+        run = _until_done(multiply)
+        rate = best_rate(run, operations, 0)
+        if size >= _MAX_MATRIX or operations / rate >= _MIN_RUN_S:
+            return max(rate, best_rate(run, operations, max(limit_s, _LEAST_GPU_S)))
+        size *= 2
+
+
+def _gpu_copy_rate(limit_s: float) -> float:
+    import torch
+
+    source = torch.ones(_GPU_COPY_BYTES, dtype=torch.uint8, device=_GPU)
+    target = torch.empty_like(source)
+
+    def copy() -> None:
+        for _ in range(_GPU_COPIES):
+            target.copy_(source)
+
+    return best_rate(_until_done(copy), 2.0 * _GPU_COPIES * _GPU_COPY_BYTES, limit_s)
+
+
+def _until_done(start: Run) -> Run:
+    """Give a run that ends when the GPU has done what it was given."""
+    import torch
 
     def run() -> None:
-        target.copy_(source, non_blocking=True)
+        start()
         torch.cuda.synchronize()
 
-    return best_rate(run, float(_COPY_BYTES), limit_s)
+    return run
 
 
 def _quantities(cores: int) -> Iterator[tuple[str, Measure]]:
@@ -289,6 +342,11 @@ def _quantities(cores: int) -> Iterator[tuple[str, Measure]]:
         yield f"copy_{where}_bytes_per_s", partial(_copy_rate, threads)
     if torch.cuda.is_available():
         yield "host_to_device_bytes_per_s", _host_to_device_rate
+        yield "gpu_fp32_flop_per_s", partial(_gpu_compute_rate, torch.float32)
+        yield "gpu_copy_bytes_per_s", _gpu_copy_rate
+        with contextlib.suppress(RuntimeError):  # of a GPU that cannot be used: it is told above
+            if torch.cuda.get_device_capability(_GPU) >= _BF16_CAPABILITY:
+                yield "gpu_bf16_flop_per_s", partial(_gpu_compute_rate, torch.bfloat16)
 
 
 def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedReport]:

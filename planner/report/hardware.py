@@ -9,6 +9,7 @@ from planner.quantities import format_count
 from probes.hardware import Cpu, Gpu, Hardware, Speeds
 
 _GIGA = 1e9
+_TERA = 1e12
 
 
 def hardware_lines(node: Hardware) -> list[str]:
@@ -109,8 +110,15 @@ def _speed_rows(speeds: Speeds, cpu: Cpu) -> Iterator[tuple[str, str]]:
             yield name, "not measured: this processor has no instructions for it"
     if speeds.jpeg_one_core_images_per_s is not None:
         yield "JPEG", f"{speeds.jpeg_one_core_images_per_s:.0f} photos/s decoded on 1 core"
-    if speeds.host_to_device_bytes_per_s is not None:
-        yield "host to GPU", f"{speeds.host_to_device_bytes_per_s / _GIGA:.1f} GB/s"
+    of_gpu = (
+        ("host to GPU", speeds.host_to_device_bytes_per_s, _GIGA, "GB/s"),
+        ("GPU fp32", speeds.gpu_fp32_flop_per_s, _TERA, "TFLOP/s"),
+        ("GPU bf16", speeds.gpu_bf16_flop_per_s, _TERA, "TFLOP/s"),
+        ("GPU copy", speeds.gpu_copy_bytes_per_s, _GIGA, "GB/s"),
+    )
+    for name, rate, size, unit in of_gpu:
+        if rate is not None:
+            yield name, f"{rate / size:.1f} {unit}"
 
 
 def _size(num_bytes: int | None) -> str:

@@ -98,6 +98,81 @@ def test_bf16_that_would_be_emulated_is_not_measured(instruction_sets, is_measur
     assert ("bf16_one_core_flop_per_s" in names) is is_measured
 
 
+@pytest.fixture
+def seen_gpu(monkeypatch):
+    """A GPU that torch shows, in whose place the cores compute."""
+    monkeypatch.setattr(speed, "_GPU", "cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+
+@pytest.mark.usefixtures("seen_gpu")
+@pytest.mark.parametrize(("capability", "is_measured"), [((7, 5), False), ((8, 0), True)])
+def test_bf16_that_a_gpu_would_emulate_is_not_measured(capability, is_measured, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    names = [name for name, _ in speed._quantities(1)]
+    assert {"gpu_fp32_flop_per_s", "gpu_copy_bytes_per_s"} < set(names)
+    assert ("gpu_bf16_flop_per_s" in names) is is_measured
+
+
+@pytest.mark.usefixtures("seen_gpu")
+def test_gpu_that_cannot_be_used_does_not_end_the_measurement(monkeypatch):
+    def fail(device):
+        raise RuntimeError("CUDA-capable device(s) is/are busy")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", fail)
+    names = [name for name, _ in speed._quantities(1)]
+    assert names[-1] == "gpu_copy_bytes_per_s"
+
+
+@pytest.mark.usefixtures("seen_gpu")
+@pytest.mark.parametrize(("run_s", "sizes"), [(1e-6, [1024, 2048, 4096, 8192]), (0.006, [1024])])
+def test_gpu_multiplies_matrices_that_keep_it_busy(run_s, sizes, monkeypatch):
+    """No time ends that too early: to load its libraries takes longer than all products."""
+    tried, allowed = [], []
+
+    def multiply(size, dtype):
+        tried.append(size)
+        return (lambda: None), 2.0 * size**3
+
+    def rate_of(run, operations, limit_s):
+        run()
+        return operations / run_s
+
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", allowed.append)
+    monkeypatch.setattr(speed, "_multiply", multiply)
+    monkeypatch.setattr(speed, "best_rate", rate_of)
+    rate = speed._gpu_compute_rate(torch.float32, 0.0)
+    assert tried == sizes
+    assert rate == 2.0 * sizes[-1] ** 3 / run_s
+    assert allowed == ["high"]  # TF32
+
+
+@pytest.mark.usefixtures("seen_gpu")
+def test_copy_of_a_gpu_counts_what_is_read_and_what_is_written(monkeypatch):
+    def rate_of(run, amount, limit_s):
+        run()
+        return amount
+
+    monkeypatch.setattr(speed, "_GPU_COPY_BYTES", 1000)
+    monkeypatch.setattr(speed, "_GPU_COPIES", 3)
+    monkeypatch.setattr(speed, "best_rate", rate_of)
+    assert speed._gpu_copy_rate(0.0) == 6000.0
+
+
+@pytest.mark.gpu
+def test_limits_of_a_gpu_are_measured():
+    report = measure_speeds([0], budget_s=60.0)
+    assert report.failures == ()
+    speeds = report.speeds
+    assert speeds.host_to_device_bytes_per_s > 1e8
+    assert speeds.gpu_fp32_flop_per_s > 1e11
+    assert speeds.gpu_copy_bytes_per_s > 1e10
+    if torch.cuda.get_device_capability() >= (8, 0):
+        assert speeds.gpu_bf16_flop_per_s > speeds.gpu_fp32_flop_per_s
+
+
 def test_limits_of_this_machine_are_measured():
     report = measure_speeds([0], budget_s=60.0)  # a busy machine needs longer for the import
     assert report.failures == ()

@@ -10,6 +10,7 @@ from planner.report.figures.rows import Mark, bar_plot
 from probes.hardware import Hardware
 
 _GIGA = 1e9
+_TERA = 1e12
 _LIMITS = (
     ("Computing in fp32, all cores", "fp32_all_cores_flop_per_s", "GFLOP/s", _GIGA),
     ("Computing in fp32, one core", "fp32_one_core_flop_per_s", "GFLOP/s", _GIGA),
@@ -17,6 +18,9 @@ _LIMITS = (
     ("Copying, all cores", "copy_all_cores_bytes_per_s", "GB/s", _GIGA),
     ("Decoding photos, one core", "jpeg_one_core_images_per_s", "photos/s", 1.0),
     ("Host to GPU", "host_to_device_bytes_per_s", "GB/s", _GIGA),
+    ("Computing in fp32, first GPU", "gpu_fp32_flop_per_s", "TFLOP/s", _TERA),
+    ("Computing in bf16, first GPU", "gpu_bf16_flop_per_s", "TFLOP/s", _TERA),
+    ("Copying, first GPU", "gpu_copy_bytes_per_s", "GB/s", _GIGA),
 )
 
 

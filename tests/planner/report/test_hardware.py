@@ -54,6 +54,14 @@ def test_bf16_that_would_be_emulated_is_named_and_is_no_warning():
     assert line(able, "bf16") == []  # its time was up: that is a warning
 
 
+def test_measured_limits_of_a_gpu_are_shown():
+    speeds = replace(NODE.speeds, gpu_fp32_flop_per_s=4.12e14, gpu_copy_bytes_per_s=4.1e12)
+    assert line(replace(NODE, speeds=speeds), "GPU ") == [
+        "GPU fp32     412.0 TFLOP/s",
+        "GPU copy     4100.0 GB/s",
+    ]
+
+
 def test_machine_without_gpus_whose_reason_is_not_on_record_names_no_reason():
     assert line(NODE, "GPUs") == ["GPUs         none"]
     known = replace(NODE, gpu_reason="no NVIDIA driver")
