@@ -23,20 +23,21 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.data import Dataset
 
 from launch.data.batch import Batch, describe_batch, move_batch, split_batch
-from launch.description.extreme_samples import find_extreme_samples
+from launch.description.extreme_samples import ExtremeSamples, find_extreme_samples
 from launch.errors import UseCaseError
 from launch.training.loss import weigh
 from launch.use_cases._base import UseCase, is_own
 from launch.use_cases._imports import find_users_line
 
 _SAMPLES, _FEW_SAMPLES = 7, 4
-"""Samples of a batch: an odd number, so that its halves differ, where that does not take long."""
+"""Samples of a batch: an odd number, so that its halves differ, where that does not take long; else
+two of each half."""
 
 _LONG_S = 1.0
 """Time of two samples from which a model takes long, and of the check after which no other batch is
 begun."""
 
-_OTHER_BATCHES = 3
+_UNLIKE_BATCHES = 3
 """Batches with extreme samples: a label that is seldom ignored is in no batch of a few others."""
 
 _GRADIENT_ELEMENTS = 1 << 20
@@ -127,20 +128,34 @@ class _LossCheck:
             self._chosen = self._trained  # the last ones are not in use
         is_slow = time.perf_counter() - began > _LONG_S
         size = _FEW_SAMPLES if is_slow else max(_FEW_SAMPLES, min(_SAMPLES, usual))
+        extremes = find_extreme_samples(self._case, self._dataset)[:_UNLIKE_BATCHES]
+        unlike = [self._make_unlike(one, size) for one in extremes]
+        # First what tells most: a slow model has no time for another batch.
+        if unlike and self._try(unlike[0]) and time.perf_counter() - began > _LONG_S:
+            return
         try:
             self._compare(self._read(self._spread(size)))
         except _RunError:
             if size <= usual:
                 raise
             return  # made for batches smaller than what can be compared with its halves
-        for extremes in find_extreme_samples(self._case, self._dataset)[:_OTHER_BATCHES]:
+        for indices in unlike[1:]:
             if time.perf_counter() - began > _LONG_S:
                 return
-            with suppress(_RunError):  # what few batches meet, a trial tells better
-                self._compare(self._read([*extremes, *self._spread(size - len(extremes))]))
+            self._try(indices)
 
-    def _compare(self, batch: Batch) -> None:
-        """Compare a batch with its halves.
+    def _try(self, indices: Sequence[int]) -> bool:
+        """Compare a batch of these samples, if it can be; tell whether it was.
+
+        Raises:
+            UseCaseError: The loss does not add up.
+        """
+        with suppress(_RunError):  # what few batches meet, a trial tells better
+            return self._compare(self._read(indices))
+        return False
+
+    def _compare(self, batch: Batch) -> bool:
+        """Compare a batch with its halves; tell whether all figures were finite.
 
         Raises:
             _RunError: The user's code fails.
@@ -148,18 +163,33 @@ class _LossCheck:
         """
         halves = self._split(batch)
         self._set_mode(is_training=True)
-        if (reason := self._find_reason(batch, halves)) is None:
-            return
+        if (figures := self._measure_all(batch, halves)) is None:
+            return False
+        if (reason := self._find_reason(batch, *figures)) is None:
+            return True
         self._set_mode(is_training=False)  # where a layer looks at the whole batch in training
         with suppress(_RunError):  # there are models that can only be trained
-            reason = self._find_reason(batch, halves)
+            figures = self._measure_all(batch, halves)
+            reason = None if figures is None else self._find_reason(batch, *figures)
         if reason is not None:
             raise UseCaseError(f"use case {self._spec}: {reason}{self._where()}")
+        return True
 
     def _spread(self, size: int) -> list[int]:
         """Choose samples from the whole data set, some twice where it has fewer."""
         count = len(self._dataset)  # type: ignore[arg-type]
         return [count * number // size for number in range(size)]
+
+    def _make_unlike(self, extremes: ExtremeSamples, size: int) -> list[int]:
+        """Choose samples whose halves differ in what a loss may be a mean over.
+
+        Of four, each half has one of the extremes, beside a sample that both have. Other samples
+        could make up for the difference: with two classes, each half might have one of either.
+        """
+        others = self._spread(size - _FEW_SAMPLES)
+        cut = (size + 1) // 2 - _FEW_SAMPLES // 2  # the first half has the odd sample
+        first = [extremes.least, extremes.between, *others[:cut]]
+        return [*first, extremes.greatest, extremes.between, *others[cut:]]
 
     def _read(self, indices: Sequence[int]) -> Batch:
         """Read samples, and make them a batch."""
@@ -199,8 +229,10 @@ class _LossCheck:
             if isinstance(module, (_DropoutNd, _NormBase)):
                 module.eval()
 
-    def _find_reason(self, batch: Batch, halves: Sequence[Batch]) -> str | None:
-        """Find why a batch is not the mean of its halves; ``None`` where it is, or none is finite.
+    def _measure_all(
+        self, batch: Batch, halves: Sequence[Batch]
+    ) -> tuple[_Figures, list[_Figures]] | None:
+        """Measure a batch and its halves; ``None`` where one is not finite, or nothing counts.
 
         Raises:
             _RunError: The user's code fails.
@@ -210,6 +242,15 @@ class _LossCheck:
         counted = [part for part in parts if part.weight]
         if not whole.weight or not all(one.is_finite for one in (whole, *counted)):
             return None
+        return whole, parts
+
+    def _find_reason(self, batch: Batch, whole: _Figures, parts: Sequence[_Figures]) -> str | None:
+        """Find why a batch is not the mean of its halves; ``None`` where it is.
+
+        Raises:
+            _RunError: The user's code fails.
+        """
+        counted = [part for part in parts if part.weight]
         weights = sum(part.weight for part in parts)
         if abs(weights - whole.weight) > _LOSS_TOLERANCE * whole.weight:
             return (

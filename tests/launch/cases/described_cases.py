@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
 import tiny_cases
 
+from launch.errors import UseCaseError
 from launch.reports import Described, Report, Reporter
 from launch.use_cases._adapter import adapt_use_case
 from launch.workers.case_description import describe
@@ -32,3 +34,11 @@ def described(case: type | str, **changes: Any) -> list[Report]:
         with os.fdopen(reads, "rb") as pipe:
             lines = pipe.read().splitlines()
     return [*(Report.decode(line) for line in lines), Described(facts=facts)]
+
+
+def refusal(case: type) -> str:
+    """Describe a use case that is refused, and give the message, one line."""
+    with pytest.raises(UseCaseError) as caught:
+        described(case)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 import tiny_cases
 import torch
-from described_cases import described
+from described_cases import described, refusal
 from torch import nn
 from torch.nn import functional
 
@@ -351,10 +351,3 @@ def test_a_loss_that_adds_up_on_the_cpu_is_not_refused_by_a_gpu(
     own = adapt_use_case(case(), "tiny")
     with pytest.raises(UseCaseError, match=expected) if expected else nullcontext():
         check_loss(own, own.model(), own.dataset(None, train=True), "tiny")
-
-
-def refusal(case: type) -> str:
-    with pytest.raises(UseCaseError) as caught:
-        described(case)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
