@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ _READ_SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class SampleTime:
-    """Time of forward and backward passes on all cores."""
+    """Time of forward and backward passes on the threads that torch has."""
 
     sample_s: float
     """Of a sample in the pass where it is least: an upper bound, as small passes take longer."""
@@ -41,7 +40,7 @@ class SampleTime:
 def time_sample(
     case: UseCase, model: nn.Module, dataset: Dataset[Any], samples: int
 ) -> SampleTime | None:
-    """Time forward and backward passes of a few samples on all cores; ``None`` where that fails.
+    """Time forward and backward passes of a few samples; ``None`` where that fails.
 
     Passes have twice the samples each until these take most of the time, or a batch. Each is made
     twice and the shorter time counts, because other work on the machine only adds to it. The very
@@ -54,7 +53,6 @@ def time_sample(
         dataset: Its training samples.
         samples: How many there are.
     """
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
     model.train()
     count, times = _FEWEST, dict[int, float]()
     with contextlib.suppress(Exception):  # a trial tells better what is wrong

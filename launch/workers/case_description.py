@@ -38,6 +38,7 @@ from launch.use_cases._base import UseCase, is_own
 from launch.use_cases._imports import find_users_line
 from launch.use_cases._settings import split_name
 from launch.workers.task import Task
+from probes.cpu import read_cpu
 
 
 def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
@@ -80,6 +81,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     make_schedule(
         case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)
     )
+    # A worker begins with one core, which large models would take long on.
+    torch.set_num_threads(read_cpu().usable_cores)
     cost = measure_sample(case, model, datasets[0])  # imports what only a step does
     digest = digest_case(case, model, datasets, split_name(name)[1])
     if _is_unchecked(task, digest):

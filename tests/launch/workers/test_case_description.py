@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import tiny_cases
@@ -16,6 +16,7 @@ from launch.errors import CheckpointError, UseCaseError
 from launch.plan import Plan
 from launch.reports import Warned
 from launch.use_cases._adapter import adapt_use_case
+from launch.workers import case_description
 
 
 def test_a_model_with_batch_norm_is_warned_of_parts_on_hosts_replicas_and_micro_batches():
@@ -77,6 +78,20 @@ def test_kernels_that_torch_has_compiled_are_no_code_of_a_use_case(tmp_path, mon
     assert digest_case(case, model, datasets) == before
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "elsewhere"))
     assert digest_case(case, model, datasets) != before
+
+
+def test_all_passes_before_the_search_have_the_cores_that_may_be_used(monkeypatch):
+    """The first ones had a single core, and the last ones more than a quota grants."""
+    threads = set()
+
+    class NotesThreads(tiny_cases.Sgd):
+        def step(self, model, batch):
+            threads.add(torch.get_num_threads())
+            return super().step(model, batch)
+
+    monkeypatch.setattr(case_description, "read_cpu", lambda: SimpleNamespace(usable_cores=3))
+    assert described(NotesThreads)
+    assert threads == {3}
 
 
 class Lookalikes:
