@@ -42,7 +42,7 @@ from probes.cpu import read_cpu
 
 
 def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
-    """Prepare the data and collect the facts that a planner needs.
+    """Prepare the data and collect the facts that a planner needs; times only where it has no plan.
 
     Raises:
         UseCaseError: The data cannot be used, or the use case does not meet the contract.
@@ -97,7 +97,8 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     layers = None if uncut_reason else case.layers(model)
     if task.onnx is not None:
         check_call(case, model, datasets[0])
-    taken = time_sample(case, model, datasets[0], training)
+    is_search = task.plan is None  # a launch, which has one, waits for no times
+    taken = time_sample(case, model, datasets[0], training) if is_search else None
     return CaseFacts(
         default_batch=batch,
         train_samples=training,
@@ -127,7 +128,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         sample_s=0.0 if taken is None else taken.sample_s,
         calls_s=None if taken is None else taken.calls_s,
         data=task.workload.data,
-        read_s=time_reading(datasets[0], training),
+        read_s=time_reading(datasets[0], training) if is_search else None,
     )
 
 

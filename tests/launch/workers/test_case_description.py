@@ -157,3 +157,12 @@ def test_loss_of_a_use_case_that_its_plan_was_found_with_is_not_checked_again():
     """It takes the time of some steps, before each launch."""
     digest = described(BecameSum, plan=PLAN)[-1].facts.digest
     assert described(BecameSum, plan=PLAN, case_digests=("sha256:0", digest))[-1].facts
+
+
+def test_a_launch_waits_for_no_times_that_only_a_search_needs():
+    """Passes on a CPU, of a model for GPUs too, and readings were timed before each one."""
+    searched, launched = described(tiny_cases.Sgd)[-1], described(tiny_cases.Sgd, plan=PLAN)[-1]
+    assert searched.facts.sample_s > 0
+    assert searched.facts.read_s > 0
+    assert (launched.facts.sample_s, launched.facts.read_s) == (0.0, None)
+    assert launched.facts.digest == searched.facts.digest
