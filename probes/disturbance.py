@@ -1,4 +1,4 @@
-"""Disturbance: what others took of the cores while something was timed."""
+"""Disturbance: what others took of cores and GPUs while something was timed."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _WAITING = 0.25
 """Part of the time in which some task waited for a core, from which on that counts: only where
 other processes' time cannot be told."""
 
+_ON_GPU = 0.1
+"""Part of the time in which others computed on a GPU, from which on that counts: an assumption."""
 
 _MOST_SLOWED = 20.0
 """Times that a step has taken at most beside a process that always computes. Threads that spin
@@ -50,8 +52,16 @@ class Disturbance:
     overheated: int = 0
     """Times that the processor slowed down because it was too hot."""
 
+    others_gpu_share: float = 0.0
+    """Part of the time in which others computed on a GPU of the plan; of several the largest."""
+
+    slowed_gpus: int = 0
+    """GPUs of the plan that were too hot, or slowed down by their hardware."""
+
     def is_disturbed(self, threads: int, cores: int) -> bool:
         """Tell whether it slowed down a plan of so many threads on a node with so many cores."""
+        if self.slowed_gpus or self.others_gpu_share >= _ON_GPU:
+            return True
         if self.others_cores is None and (self.waiting_share or 0.0) >= _WAITING:
             return True
         beyond = max(0.0, (self.others_cores or 0.0) - (cores - threads))  # what the plan leaves
@@ -62,10 +72,11 @@ class Disturbance:
     def most_slowed(self) -> float:
         """Times that a step may have taken of what it takes beside no other process, at most.
 
-        While others compute, each part of a step may take `_MOST_SLOWED` times as long. What the
-        hypervisor or a quota takes is the machine's own, and so is others' use below `_LEAST_LOST`.
+        While others compute, each part of a step may take `_MOST_SLOWED` times as long; on GPUs
+        that is an assumption. What the hypervisor or a quota takes is the machine's own, and so are
+        heat and others' use below `_LEAST_LOST`.
         """
-        part = min(1.0, self.others_cores or 0.0)
+        part = max(min(1.0, self.others_cores or 0.0), self.others_gpu_share)
         return 1 / (1 - part * (1 - 1 / _MOST_SLOWED)) if part >= _LEAST_LOST else 1.0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from probes.codec import Cores, Whole
@@ -355,6 +356,18 @@ class Hardware:
     def num_gpus(self) -> int:
         """GPUs to train on, also where a quick probe does not know CUDA's numbers of them."""
         return len(self.gpus) if self.gpu_reason in (None, ORDER_UNKNOWN) else 0
+
+    def gpu_uuids(self, devices: Collection[str] | None = None) -> tuple[str, ...]:
+        """Give the UUIDs of the GPUs that CUDA shows, or of those among the devices of a plan.
+
+        A plan has CUDA's numbers, and NVML has others.
+        """
+        return tuple(
+            gpu.uuid
+            for gpu in self.gpus
+            if gpu.uuid and gpu.cuda_index is not None
+            if devices is None or f"cuda:{gpu.cuda_index}" in devices
+        )
 
     def fingerprint(self) -> str:
         """Give ``sha256:...``, the same as long as the node trains equally fast when idle.

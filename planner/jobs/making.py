@@ -325,14 +325,7 @@ def _node_job(plan: NodePlan, share: int) -> NodeJob:
         step_time=plan.steps.step_time,
         max_batch=max(plan.max_batch, share),
         machine=plan.node.node,
-        gpu_uuids=_find_gpus(plan.plan, plan.node),
-    )
-
-
-def _find_gpus(plan: Plan, node: Hardware) -> tuple[str, ...]:
-    """Find the GPUs of a plan: it has CUDA's numbers, and NVML has others."""
-    return tuple(
-        gpu.uuid for gpu in node.gpus if gpu.uuid and f"cuda:{gpu.cuda_index}" in plan.devices
+        gpu_uuids=plan.node.gpu_uuids(plan.plan.devices),
     )
 
 

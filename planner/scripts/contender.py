@@ -27,6 +27,7 @@ from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
+from probes.sampling.gpu_watch import GpuWatch
 from probes.usage import find_group, resident_bytes
 
 _WARMUP_STEPS = 8
@@ -73,9 +74,12 @@ class ScriptContender:
         """Whether its time was up within a step, which the next turn would have the end of."""
         with _as_results():
             self._script = start(plan)
+        # Its plan does not say which GPUs it uses.
+        self._gpu_watch = GpuWatch(node.gpu_uuids(), are_used=False)
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
+        self._gpu_watch.begin()
         self._watch.begin()
         with _as_results():
             try:
@@ -88,7 +92,7 @@ class ScriptContender:
                 check_losses(self._script.first_losses, self._own_losses, list(patches))
         pids = find_group(*self._script.pids)
         # What processes that are gone by now have used cannot be told from what others have.
-        self.disturbance = self._watch.end(pids) if pids else None
+        self.disturbance = self._gpu_watch.end(self._watch.end(pids) if pids else None)
         used = resident_bytes(pids) or 0
         self.peak_memory_bytes = max(self.peak_memory_bytes or 0, used) or None
         steps = []
@@ -109,6 +113,7 @@ class ScriptContender:
 
     def close(self) -> None:
         """End all its processes."""
+        self._gpu_watch.close()
         self._script.close()
 
     def _make(self, count: int, deadline: float) -> list[StepSeen]:

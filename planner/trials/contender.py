@@ -22,6 +22,7 @@ from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
 from probes.memory import oom_kill_count
+from probes.sampling.gpu_watch import GpuWatch
 from probes.usage import find_group, mapped_bytes, resident_bytes
 
 _MEMORY_GROWTH = 1.02
@@ -66,7 +67,7 @@ class Contender(Protocol):
 
     @property
     def disturbance(self) -> Disturbance | None:
-        """What others took of the cores during its last steps; ``None`` where that is not known."""
+        """What others took of the machine during its last steps; ``None``: that is not known."""
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps, and stand still again.
@@ -126,10 +127,12 @@ class RunningContender:
         self.compile_s: float | None = None
         self.disturbance: Disturbance | None = None
         self._watch = DisturbanceWatch(node.cpu)
+        self._gpu_watch = GpuWatch(node.gpu_uuids(plan.devices), are_used=True)
         self._cancellation = cancellation
         self._mapped_bytes = 0
         self._oom_kills = oom_kill_count() or 0
         with ExitStack() as opened:
+            opened.callback(self._gpu_watch.close)
             try:
                 plan.check_fits(node.cpu.usable_cores)
                 logs = opened.enter_context(TemporaryFolder())
@@ -149,6 +152,7 @@ class RunningContender:
     def make_steps(self, count: int, *, time_limit_s: float) -> list[StepDone]:
         """Make so many steps; see `Contender.make_steps`."""
         deadline = time.monotonic() + time_limit_s
+        self._gpu_watch.begin()
         self._watch.begin()
         self._group.resume()
         self._group.permit_steps(count)
@@ -161,7 +165,7 @@ class RunningContender:
         finally:
             self._group.suspend()
         pids = find_group(*self._group.pids)
-        self.disturbance = self._watch.end(pids)
+        self.disturbance = self._gpu_watch.end(self._watch.end(pids))
         self._sample_memory(pids)
         return steps
 

@@ -14,7 +14,7 @@ from probes.timing import DisturbedTurn
 _WORTH_SAYING = 0.1
 """Part of the turns that count."""
 
-_LEAST_CORES, _LEAST_WAITING = 0.05, 0.1
+_LEAST_CORES, _LEAST_ON_GPU, _LEAST_WAITING = 0.05, 0.05, 0.1
 """Means below which a cause is not named."""
 
 
@@ -72,6 +72,11 @@ def _causes(disturbed: Sequence[Disturbance]) -> Iterator[str]:
         yield f"a used-up quota kept {throttled:.1f} cores idle"
     if hot := sum(one.overheated for one in disturbed):
         yield f"the processor slowed down for heat {format_count(hot, 'time')}"
+    on_gpu = fmean(one.others_gpu_share for one in disturbed)
+    if on_gpu >= _LEAST_ON_GPU:
+        yield f"other processes computed on a GPU {100 * on_gpu:.0f} % of the time"
+    if slowed := sum(one.slowed_gpus for one in disturbed):
+        yield f"a GPU slowed down for heat or lack of power {format_count(slowed, 'time')}"
     waiting = fmean(one.waiting_share or 0.0 for one in disturbed)
     if waiting >= _LEAST_WAITING and all(one.others_cores is None for one in disturbed):
         yield f"tasks waited for a core {100 * waiting:.0f} % of the time"

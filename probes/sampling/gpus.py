@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from probes.gpu import Nvml
+from probes.sampling.open_gpus import OpenGpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,36 +29,20 @@ class GpuSampler:
     """
 
     def __init__(self, uuids: Sequence[str], nvml: Any = None) -> None:
-        self._nvml: Nvml | None = None
-        self._handles: dict[str, Any] = {}
-        if not uuids:
-            return
-        try:
-            module = importlib.import_module("pynvml") if nvml is None else nvml
-            module.nvmlInit()
-        except Exception:  # noqa: BLE001 - a broken installation raises what it likes
-            return
-        self._nvml = Nvml(module)
-        for uuid in uuids:
-            handle = self._nvml.query("nvmlDeviceGetHandleByUUID", uuid)
-            if handle is not None:
-                self._handles[uuid] = handle
+        self._gpus = OpenGpus(uuids, nvml)
 
     def sample(self) -> tuple[GpuUse, ...]:
         """Read what the GPUs use now."""
-        return tuple(self._read(uuid, handle) for uuid, handle in self._handles.items())
+        return tuple(self._read(uuid, handle) for uuid, handle in self._gpus.handles.items())
 
     def close(self) -> None:
         """Leave NVML."""
-        if self._nvml is not None:
-            self._nvml.query("nvmlShutdown")
-        self._nvml, self._handles = None, {}
+        self._gpus.close()
 
     def _read(self, uuid: str, handle: Any) -> GpuUse:
-        assert self._nvml is not None  # else there are no handles
-        rates = self._nvml.query("nvmlDeviceGetUtilizationRates", handle)
-        memory = self._nvml.query("nvmlDeviceGetMemoryInfo", handle)
-        power_mw = self._nvml.query("nvmlDeviceGetPowerUsage", handle)
+        rates = self._gpus.query("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._gpus.query("nvmlDeviceGetMemoryInfo", handle)
+        power_mw = self._gpus.query("nvmlDeviceGetPowerUsage", handle)
         return GpuUse(
             uuid=uuid,
             utilisation=None if rates is None else rates.gpu / 100,

@@ -138,10 +138,19 @@ def test_machine_that_tells_nothing_disturbs_nothing(tree):
         (Disturbance(others_cores=0.0, overheated=1), 2, True),
         (Disturbance(waiting_share=0.5), 2, True),
         (Disturbance(others_cores=0.0, waiting_share=0.5), 2, False),  # its own threads wait
+        (Disturbance(others_gpu_share=0.05), 2, False),
+        (Disturbance(others_gpu_share=0.2), 1, True),
+        (Disturbance(slowed_gpus=1), 1, True),
     ],
 )
 def test_what_was_lost_beyond_free_cores_counts(found, threads, is_disturbed):
     assert found.is_disturbed(threads, cores=2) is is_disturbed
+
+
+def test_others_on_a_gpu_may_have_slowed_a_step_and_heat_is_the_machines_own():
+    half = Disturbance(others_cores=0.2, others_gpu_share=0.5)
+    assert half.most_slowed == Disturbance(others_cores=0.5).most_slowed > 1.9
+    assert Disturbance(others_gpu_share=0.05, slowed_gpus=2).most_slowed == 1.0
 
 
 _BURN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"

@@ -47,6 +47,9 @@ def test_turns_that_were_disturbed_come_back_and_trials_of_earlier_releases_have
     (stored,) = store.studies.trials(study_id)
     assert stored.result.measurement == measured
     row = trial_columns(stored.result) | {"id": 1, "study_id": 1, "number": 0, "created_at": NOON}
+    for name in ("others_gpu_share", "slowed_gpus"):  # earlier releases watch no GPUs
+        del row["measurement"]["disturbed"][0]["disturbance"][name]
+    assert trial_from_row(row).result.measurement == measured
     del row["measurement"]["disturbed"]
     assert trial_from_row(row).result.measurement == replace(measured, disturbed=())
 

@@ -21,7 +21,9 @@ from launch.workload import Workload
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome
 from planner.trials.runner import TrialRunner
+from probes.hardware import Gpu, Hardware
 from probes.node import probe
+from tests.probes.recorded_nvml import RecordedNvml
 
 TINY = Path(__file__).parents[2] / "launch/cases/tiny_cases.py"
 ALONE = Plan(strategy="sequential", node_batch=8)
@@ -107,6 +109,24 @@ def test_process_that_computes_now_and_then_is_seen_in_those_turns(runner_of):
     # All that they used is there, and what others of this machine use beside them.
     assert all(one.others_cores > 0.8 * burned for one, burned in found)
     assert sum(burned for _, burned in found) > 0.1
+
+
+def test_heat_of_the_gpus_of_a_plan_is_seen_in_its_turns(servers, monkeypatch):
+    """The plan computes on the CPU, and NVML is recorded: this machine may have no GPU."""
+    nvml = RecordedNvml(HandleByUUID={"GPU-a": 0}, CurrentClocksEventReasons={0: 0x40})
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    gpu = Gpu(nvml_index=0, cuda_index=0, uuid="GPU-a")
+    node = replace(probe(quick=True), gpus=(gpu,))
+    plan = replace(ALONE, devices=("cuda:0",))
+    assert node.gpu_uuids(plan.devices) == node.gpu_uuids() == ("GPU-a",)
+    assert node.gpu_uuids(ALONE.devices) == replace(node, gpus=()).gpu_uuids() == ()
+    monkeypatch.setattr(Hardware, "gpu_uuids", lambda *_: ("GPU-a",))
+    runner = TrialRunner(Workload(use_case=f"{TINY}:Sgd"), node, servers)
+    with started(runner) as contender:
+        contender.make_steps(1, time_limit_s=60)
+        assert nvml.is_open
+        assert contender.disturbance.slowed_gpus == 1
+    assert not nvml.is_open
 
 
 def used_s(processes):

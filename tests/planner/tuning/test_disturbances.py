@@ -78,6 +78,11 @@ def test_plan_that_was_stored_twice_counts_once():
         (Disturbance(throttled_cores=1.0), "a used-up quota kept 1.0 cores idle"),
         (Disturbance(overheated=1), "the processor slowed down for heat 5 times"),
         (Disturbance(waiting_share=0.4), "tasks waited for a core 40 % of the time"),
+        (
+            Disturbance(others_gpu_share=0.35),
+            "other processes computed on a GPU 35 % of the time during 50 % of the turns",
+        ),
+        (Disturbance(slowed_gpus=2), "a GPU slowed down for heat or lack of power 10 times"),
         (replace(BUSY, stolen_cores=0.2), "0.8 cores and the hypervisor gave 0.2 cores"),
     ],
 )
