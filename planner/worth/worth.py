@@ -188,13 +188,8 @@ def assess(
     if result is None or result.measurement is None:
         return None
     step_s = stored.plan.node_batch / _rate_of(result).median
-    parts = split_step(
-        stored.plan,
-        step_s,
-        facts,
-        node.speeds if node else None,
-        input_share=result.measurement.input_share,
-    )
+    waiting = result.measurement.input_share
+    parts = split_step(stored.plan, step_s, facts, node, input_share=waiting)
     advice, unknown, steps = None, None, stored.step_time
     rate = stored.throughput_samples_per_s
     misses = steps is not None and steps.contradicts(scaled.node_batch, rate.median)

@@ -28,6 +28,8 @@ from planner.worth.evidence import chance_above_one
 from planner.worth.step_parts import split_step
 from planner.worth.variations import Basis, only_difference
 from planner.worth.worth import AS_IT_IS, DEFAULTS, OWN_BATCH, assess
+from probes import codec
+from probes.hardware import Gpu, Hardware
 from probes.timing import Interval
 
 
@@ -54,7 +56,7 @@ def test_parts_of_a_step_are_floors_from_measured_rates_and_the_rest(worth):
 
 def test_half_of_the_cores_have_half_of_the_rate():
     plan = replace(ONE_CORE, node_batch=128)
-    (computing, *_) = split_step(plan, 9.0, FACTS, NODE.speeds)
+    (computing, *_) = split_step(plan, 9.0, FACTS, NODE)
     assert computing.time_s == pytest.approx(4e9 * 128 / 1e11)
 
 
@@ -69,14 +71,91 @@ def test_waiting_for_input_is_a_part_where_it_was_measured():
 
 def test_floor_that_is_above_what_was_measured_is_none():
     """Rates that were probed on a busy machine let a step seem to compute in less than no time."""
-    waiting, computing, *_ = split_step(BEST, 2.0, FACTS, NODE.speeds, input_share=0.25)
+    waiting, computing, *_ = split_step(BEST, 2.0, FACTS, NODE, input_share=0.25)
     assert (waiting.time_s, computing.time_s, computing.is_floor) == (0.5, 1.5, False)
     assert computing.source.startswith("less than 512 GFLOP at")
 
 
 def test_nothing_is_said_of_a_device_whose_limits_are_not_measured():
     plan = replace(ONE_CORE, devices=("cuda:0",))
-    assert split_step(plan, 1.0, FACTS, NODE.speeds) == []
+    assert split_step(plan, 1.0, FACTS, NODE) == []
+
+
+GPU_FACTS = replace(FACTS, sample_bytes=600_000)
+ON_GPU = replace(ONE_CORE, node_batch=128, devices=("cuda:0",))
+TWO_GPUS = replace(
+    NODE,
+    gpus=tuple(
+        Gpu(nvml_index=n, cuda_index=n, name="A100", pcie_generation=4, pcie_width=16)
+        for n in range(2)
+    ),
+    speeds=replace(
+        NODE.speeds,
+        host_to_device_bytes_per_s=2e10,
+        gpu_fp32_flop_per_s=1e14,
+        gpu_bf16_flop_per_s=2e14,
+        gpu_copy_bytes_per_s=1e12,
+    ),
+)
+
+
+def times_on(plan, node=TWO_GPUS):
+    """Times of the floors of a step that takes one second."""
+    return {part.name: part.time_s for part in split_step(plan, 1.0, GPU_FACTS, node)[:-1]}
+
+
+def test_floors_of_a_gpu_are_from_its_own_rates():
+    found = assess(replace(STORED, plan=ON_GPU), [trial(0, ON_GPU, 128.0)], GPU_FACTS, TWO_GPUS)
+    computing, update, copied, rest = found.step_parts
+    assert (computing.name, computing.source) == ("computing", "512 GFLOP at 100 TFLOP/s")
+    assert computing.time_s == pytest.approx(4e9 * 128 / 1e14)
+    assert (update.name, update.time_s) == ("weights, update", pytest.approx(200e6 * 8 / 1e12))
+    assert (copied.name, copied.time_s) == ("input to GPU", pytest.approx(600e3 * 128 / 2e10))
+    assert (rest.name, rest.is_floor) == ("not explained", False)
+    rounded = times_on(replace(ON_GPU, precision="bf16"))
+    assert rounded["computing"] == pytest.approx(4e9 * 128 / 2e14)
+
+
+@pytest.mark.parametrize("source", ["cache", "device"])
+def test_decoded_pictures_are_no_copied_samples(source):
+    """A quarter of the bytes goes to the GPU, or none."""
+    assert set(times_on(replace(ON_GPU, input=source))) == {"computing", "weights, update"}
+
+
+@pytest.mark.parametrize(
+    ("spread", "moved"),
+    [
+        # Each of two replicas has weights of its own; each of two stages has a part of them.
+        ({"strategy": "gpu_data", "replicas": 2}, 200e6 * 2 * (3 + 5)),
+        ({"strategy": "pipeline", "micro_batches": 4}, 200e6 * (3 * 4 + 5)),
+    ],
+)
+def test_floors_of_several_gpus_are_those_of_equal_parts(spread, moved):
+    plan = replace(ON_GPU, processes=2, devices=("cuda:0", "cuda:1"), **spread)
+    assert times_on(plan) == {
+        "computing": pytest.approx(4e9 * 128 / 2e14),
+        "weights, update": pytest.approx(moved / 2e12),
+        "input to GPU": pytest.approx(600e3 * 128 / 4e10),
+    }
+
+
+def test_of_gpus_that_are_not_like_the_measured_one_nothing_is_said():
+    first, second = TWO_GPUS.gpus
+    for other in (replace(second, name="T4"), replace(second, mig_enabled=True)):
+        assert split_step(ON_GPU, 1.0, GPU_FACTS, replace(TWO_GPUS, gpus=(first, other))) == []
+    narrow = replace(TWO_GPUS, gpus=(first, replace(second, pcie_width=4)))
+    assert set(times_on(ON_GPU, narrow)) == {"computing", "weights, update"}
+
+
+def test_probe_of_an_older_version_says_nothing_of_a_gpu_but_the_way_to_it():
+    document = codec.to_builtins(TWO_GPUS)
+    for name in [name for name in document["speeds"] if name.startswith("gpu_")]:
+        del document["speeds"][name]
+    old = codec.convert(document, Hardware, source="an old probe")
+    assert set(times_on(ON_GPU, old)) == {"input to GPU"}
+    del document["speeds"]["host_to_device_bytes_per_s"]
+    older = codec.convert(document, Hardware, source="an older probe")
+    assert split_step(ON_GPU, 1.0, GPU_FACTS, older) == []
 
 
 def test_runner_up_is_the_fastest_other_plan_of_this_search(worth):
