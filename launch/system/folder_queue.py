@@ -17,9 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from launch.system.session import has_deferred_signal
+
 _PAUSE_S = 0.005
 """Time that a writer which comes again at once lets those who wait wake up in: the kernel gives a
 free lock to whoever asks first."""
+
+_LOOK_EVERY_S = 0.5
 
 _left_at = -_PAUSE_S
 _stuck: _Turn | None = None
@@ -29,7 +33,10 @@ one, others do without the queue, so that no more threads wait."""
 
 @contextmanager
 def queued(folder: Path, timeout_s: float) -> Iterator[None]:
-    """Wait for one's turn to write into a folder, though no longer than ``timeout_s``."""
+    """Wait for one's turn to write into a folder, though no longer than ``timeout_s``.
+
+    A Ctrl-C ends the wait, also one that is deferred.
+    """
     global _left_at
     if _stuck is not None and _stuck.is_waiting():
         yield
@@ -69,7 +76,11 @@ class _Turn:
         except BlockingIOError:
             self._waiting = threading.Thread(target=self._lock, daemon=True)
             self._waiting.start()
-            self._waiting.join(timeout_s)
+            give_up = time.monotonic() + timeout_s
+            while self._waiting.is_alive() and not has_deferred_signal():
+                if (left_s := give_up - time.monotonic()) <= 0:
+                    break
+                self._waiting.join(min(left_s, _LOOK_EVERY_S))
         except OSError:
             return
 

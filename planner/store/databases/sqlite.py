@@ -15,12 +15,14 @@ Settings as SQLite's authors document them for several writers:
 * No connection outlives its transaction, so none is inherited by a worker and no lock is held
   while a trial runs. Signals wait for its end: a Ctrl-C while SQLAlchemy closes a connection leaves
   it open, and locked, for as long as the traceback lives, and what is then stored waits for itself.
+  SQLite's own wait for a lock cannot be ended, so it is short and comes again.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from functools import lru_cache, partial
 from pathlib import Path
@@ -31,7 +33,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from launch.system.folder_queue import queued
-from launch.system.session import defer_signals
+from launch.system.session import defer_signals, has_deferred_signal
 from planner.errors import StoreCorruptError, StoreError, StoreLockedError, StoreUnwritableError
 from planner.store.databases.database import Database, Work, read_json, write_json
 from planner.store.databases.tables import metadata
@@ -42,6 +44,9 @@ _BEGIN = "ddlplan_begin"
 
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "trusted_schema=OFF")
 """The last: https://www.sqlite.org/security.html, "Untrusted SQLite Database Files"."""
+
+_WAIT_S, _PAUSE_S = 0.5, 0.02
+"""Of one attempt for a lock; the pause is for locks that SQLite does not wait for."""
 
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}
@@ -76,7 +81,7 @@ class SqliteDatabase(Database):
     """One database file, which must be there."""
 
     def __init__(self, path: Path, *, lock_timeout_s: float) -> None:
-        super().__init__(str(path), _engine(path.absolute(), lock_timeout_s))
+        super().__init__(str(path), _engine(path.absolute(), min(lock_timeout_s, _WAIT_S)))
         self._path = path
         self._lock_timeout_s = lock_timeout_s
 
@@ -115,19 +120,25 @@ class SqliteDatabase(Database):
                 )
 
     def _run(self, begin: str, work: Work[T]) -> T:
-        try:
-            with (
-                defer_signals(),
-                self._engine.connect() as connection,
-                connection.execution_options(**{_BEGIN: begin}).begin(),
-            ):
-                return work(connection)
-        except UnicodeDecodeError as error:  # of the driver, at a message that repeats damaged text
-            raise self._corrupt(str(error)) from error
-        except DBAPIError as error:
-            if (ours := self._our_error(error.orig)) is None:
-                raise
-            raise ours from error
+        """Try until it succeeds, fails for good, or another program has locked it for too long."""
+        give_up = time.monotonic() + self._lock_timeout_s
+        while True:
+            try:
+                with (
+                    defer_signals(),
+                    self._engine.connect() as connection,
+                    connection.execution_options(**{_BEGIN: begin}).begin(),
+                ):
+                    return work(connection)
+            except UnicodeDecodeError as error:  # of the driver, at a message with damaged text
+                raise self._corrupt(str(error)) from error
+            except DBAPIError as error:
+                if (ours := self._our_error(error.orig)) is None:
+                    raise
+                has_waited = time.monotonic() >= give_up or has_deferred_signal()
+                if has_waited or not isinstance(ours, StoreLockedError):
+                    raise ours from error
+            time.sleep(_PAUSE_S)
 
     def _our_error(self, error: BaseException | None) -> StoreError | None:
         # The upper bits tell kinds of one error apart.
@@ -157,14 +168,14 @@ class SqliteDatabase(Database):
 
 
 @lru_cache(maxsize=16)
-def _engine(path: Path, lock_timeout_s: float) -> Engine:
+def _engine(path: Path, wait_s: float) -> Engine:
     """Give the engine of a database, the same one each time: it keeps what its queries compile to.
 
     It holds no connection, so that any thread may use it, and a process that is forked too.
     """
     engine = create_engine(
         "sqlite://",
-        creator=partial(_connect, path, lock_timeout_s),
+        creator=partial(_connect, path, wait_s),
         poolclass=NullPool,
         json_deserializer=read_json,
         json_serializer=write_json,
@@ -177,12 +188,12 @@ def _engine(path: Path, lock_timeout_s: float) -> Engine:
     return engine
 
 
-def _connect(path: Path, lock_timeout_s: float) -> sqlite3.Connection:
+def _connect(path: Path, wait_s: float) -> sqlite3.Connection:
     # mode=rw: never make a file, because one that SQLite makes is readable by everyone.
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",
         uri=True,
-        timeout=lock_timeout_s,
+        timeout=wait_s,
         isolation_level=None,
         check_same_thread=False,
     )

@@ -7,17 +7,18 @@ import os
 import random
 import signal
 import sqlite3
+import threading
 import time
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from store_cases import STUDY, assert_intact, marks, trial, write_trials
 from worth_cases import NODE
 
 from launch.system.folder_queue import queued
+from launch.system.session import defer_signals
 from planner.errors import StoreLockedError
 from planner.store import Store
 from probes.hardware import DataSpeed
@@ -157,11 +158,22 @@ def test_a_database_that_stays_locked_is_one_error(filled):
     assert marks(filled) == [0]
 
 
+def test_ctrl_c_ends_the_wait_for_a_lock_though_it_is_deferred(filled):
+    """The story: for two minutes nothing ended a search whose database was locked."""
+    with Store.open(str(filled)) as store, locked(filled):
+        began = time.monotonic()
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt), defer_signals():
+            store.studies.add_trial(1, trial(1))
+        assert time.monotonic() - began < 30
+    assert marks(filled) == [0]
+
+
 def test_a_short_lock_is_waited_for(filled):
     with closing(sqlite3.connect(filled, isolation_level=None)) as connection:
         connection.execute("BEGIN EXCLUSIVE")
         # A thread: a forked process would take over SQLite's belief that it holds the lock.
-        writer = Thread(target=write_trials, args=(filled, 1, 1))
+        writer = threading.Thread(target=write_trials, args=(filled, 1, 1))
         writer.start()
         writer.join(0.3)
         assert writer.is_alive()
