@@ -29,16 +29,19 @@ def make_report(
 ) -> None:
     """Show the papers' tables, and write their files where a folder is named as their place."""
     folder = None if place is None else ReportFolder(place)
-    if folder is not None:
+    if folder is not None and measures:  # at once: measuring takes long
         folder.check(possible_names(reports.make(request.papers, db=db), formats))
     measured = _measure(request, db, out) if measures else reports.Measured()
     with out.missing_as_empty():
         trainings.find(most=1, db=db)
-    make = partial(reports.make, request.papers, reasons=measured.reasons, data=request.data, db=db)
-    sections = make()
+    report = reports.StoredReport(
+        request.papers, reasons=measured.reasons, data=request.data, db=db
+    )
+    sections = report.sections()
     files: list[Path] = []
     if folder is not None:
-        files = folder.write(report_files(make(names_db=True), utc_now(), formats))
+        folder.check(possible_names(sections, formats))
+        files = folder.write(report_files(report.sections(names_db=True), utc_now(), formats))
     _show(sections, out)
     for file in files:
         out.note(f"wrote {file}")

@@ -34,8 +34,6 @@ def collect(
     db: str,
     reasons: Mapping[str, str],
     data: Mapping[str, Path] | None = None,
-    *,
-    names_db: bool = False,
 ) -> StoredEvidence:
     """Read what is stored; nothing where there is no database yet.
 
@@ -44,13 +42,12 @@ def collect(
         db: Database.
         reasons: Why something could not be measured just now, by its key.
         data: Those that were asked for, by use case without settings.
-        names_db: Whether commands name the database though one typed here would find it.
 
     Raises:
         StoreError: The database cannot be used.
     """
     asked = {name: str(path.absolute()) for name, path in (data or {}).items()}
-    nothing = StoredEvidence(reasons=reasons, db=db, names_db=names_db, data=asked)
+    nothing = StoredEvidence(reasons=reasons, db=db, data=asked)
     cases = sorted({case for paper in papers for case in paper.use_cases})
     try:
         with Store.open(db, create=False) as store:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.api.reports.making import make
+from planner.api.reports.making import StoredReport, make
 from planner.api.reports.measuring import Measured, MeasureRequest, measure
 
-__all__ = ["MeasureRequest", "Measured", "make", "measure"]
+__all__ = ["MeasureRequest", "Measured", "StoredReport", "make", "measure"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from planner.paper_tables import load_paper, paper_names
@@ -10,6 +11,29 @@ from planner.paper_tables._base import Paper
 from planner.paper_tables._collecting import collect
 from planner.paper_tables._values import PaperSection
 from planner.store import whole_name
+
+
+class StoredReport:
+    """Papers' tables and plots of what was stored at one time, read once; see `make`."""
+
+    def __init__(
+        self,
+        papers: Sequence[str] | None,
+        *,
+        reasons: Mapping[str, str] | None,
+        data: Mapping[str, Path] | None,
+        db: str,
+    ) -> None:
+        self._papers = load_papers(papers)
+        self._db = db
+        self._held = collect(self._papers, db, reasons or {}, data)
+
+    def sections(self, *, names_db: bool = False) -> list[PaperSection]:
+        """Give the tables and plots of each paper."""
+        held = self._held
+        if names_db:
+            held = replace(held, db=whole_name(self._db), names_db=True)
+        return [paper.section(held) for paper in self._papers]
 
 
 def make(
@@ -39,11 +63,8 @@ def make(
         UsageError: There is no paper of a name.
         StoreError: The database cannot be used.
     """
-    chosen = load_papers(papers)
-    if names_db:
-        db = whole_name(db)
-    held = collect(chosen, db, reasons or {}, data, names_db=names_db)
-    return [paper.section(held) for paper in chosen]
+    report = StoredReport(papers, reasons=reasons, data=data, db=db)
+    return report.sections(names_db=names_db)
 
 
 def load_papers(names: Sequence[str] | None) -> list[Paper]:

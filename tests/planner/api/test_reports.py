@@ -10,6 +10,7 @@ from pathlib import Path
 import paper_cases
 import pytest
 from imagined_machines import node_of
+from store_cases import write_trials
 
 from launch.errors import InvalidPlanError
 from launch.reports import Noted, StepDone
@@ -24,6 +25,7 @@ from planner.paper_tables._collecting import collect
 from planner.paper_tables._evidence import StoredEvidence
 from planner.paper_tables._wanted import WantedPlan, WantedTraining, WantedTrial, trial_key
 from planner.records.training_record import TrainingStatus
+from planner.store import Store
 from planner.sweeps.device_settings import make_device_settings
 from planner.trials.reports import TrialEnded, ignore
 from probes.hardware import Gpu
@@ -240,6 +242,18 @@ def test_cancellation_ends_all_of_it(measure):
     cancelled.cancel()
     with pytest.raises((CancelledError, KeyboardInterrupt)):
         measure(OneStrategy(), make_cancellation=lambda: nullcontext(cancelled))
+
+
+def test_what_is_shown_and_what_is_written_is_of_one_reading(tmp_path, monkeypatch):
+    """The story: `report --out` read all trials twice, and its files had what came meanwhile."""
+    path = str(tmp_path / "lab.db")
+    write_trials(path)
+    report = reports.StoredReport(None, reasons=None, data=None, db=path)
+    shown = report.sections()
+    monkeypatch.setattr(Store, "open", None)
+    written = report.sections(names_db=True)
+    assert f"--measure --db {path}" in str(written)
+    assert [one.name for one in shown] == [one.name for one in written]
 
 
 def test_papers_are_made_in_their_order_without_a_database(tmp_path):
