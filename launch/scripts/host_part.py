@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO
 
 from launch.errors import LaunchError
-from launch.hosts.host_programs import END
+from launch.hosts.host_programs import END, SILENCE_LIMIT_S
 from launch.plan import Plan
 from launch.reports import Report
 from launch.scripts.environment import ScriptStart, make_start
@@ -53,10 +53,6 @@ from probes.hardware import Hardware
 MARK = "DDLPLAN_SCRIPT_MARK"
 """Variable in the environment of all processes of one launch."""
 
-BEAT_S = 2.0
-"""Between two signs of life of the owner."""
-
-_SILENCE_LIMIT_S = 30.0
 _POLL_S = 0.2
 _GRACE_S = 5.0
 _OUTPUT_LIMIT_S = 5.0
@@ -290,7 +286,7 @@ class HostPart:
             self._heard = time.monotonic()
             *lines, self._unread = (self._unread + block).split(b"\n")
             self._orders += lines
-        return time.monotonic() <= self._heard + _SILENCE_LIMIT_S
+        return time.monotonic() <= self._heard + SILENCE_LIMIT_S
 
 
 def main() -> None:

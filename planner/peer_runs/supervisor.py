@@ -1,9 +1,10 @@
 """Supervisor of a contender on one host: starts it, stops it between its turns, and ends it.
 
 A program, ``python -m planner.peer_runs.supervisor``, which is started here or by ssh. It reads a
-`SupervisorRequest` as the first line of stdin, then ``stop`` or ``continue`` as others. On stdout
-it writes what the training script reports, and its own reports. When stdin ends, because who
-started it says so or is gone, it ends every process of the contender.
+`SupervisorRequest` as the first line of stdin, then ``stop`` or ``continue`` as others, and empty
+lines, which say that its owner is alive. On stdout it writes what the training script reports, and
+its own reports. When stdin ends, because who started it says so or is gone, it ends every process
+of the contender.
 
 Launchers hide their workers well: Ray's have another session, mpirun's on other hosts another
 parent. But all have inherited a variable in their environment.
@@ -222,7 +223,7 @@ class PeerSupervisor:
                 if not block:
                     return
                 *lines, orders = (orders + block).split(b"\n")
-                for line in lines:
+                for line in filter(None, lines):
                     report = actions[line]()
                     self._pass_on(reports)  # what was reported before comes before
                     _write(report.encode())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +15,7 @@ from pathlib import Path
 from launch.errors import HostUnreachableError, ScriptError
 from launch.hosts.host_programs import HostProgram, HostPrograms
 from launch.hosts.program_channel import ProgramChannel
-from launch.scripts.host_part import (
-    BEAT_S,
-    HostPartRequest,
-    PartEnded,
-    PartOutput,
-    PartReady,
-    PartRefused,
-)
-from launch.system.session import defer_signals
+from launch.scripts.host_part import HostPartRequest, PartEnded, PartOutput, PartReady, PartRefused
 from planner.scripts.passed_signals import passing_on
 
 _POLL_S = 0.2
@@ -57,10 +48,7 @@ class ScriptParts(HostPrograms):
     def __init__(
         self, starts: Sequence[HostProgram[HostPartRequest]], *, ssh_config: Path | None
     ) -> None:
-        self._is_over = threading.Event()
-        self._beat = threading.Thread(target=self._say_alive, daemon=True)
         super().__init__("launch.scripts.host_part", starts, ssh_config=ssh_config)
-        self._beat.start()
 
     def await_ready(self) -> dict[str, PartReady]:
         """Wait until every host can start; give what each would.
@@ -125,26 +113,12 @@ class ScriptParts(HostPrograms):
                         break
         return PartsEnd(ended=ended, first_failed=first_failed, lost=lost, passed_signal=passed)
 
-    def close(self) -> None:
-        with defer_signals():
-            self._is_over.set()
-            if self._beat.is_alive():
-                self._beat.join()
-            super().close()
-
     def _read(self) -> Iterator[ProgramChannel]:
         """Give the channels that have something new, after some time none."""
         by_file = {one.stdout: one for one in self._channels if not one.is_over}
         for file in select.select(list(by_file), [], [], _POLL_S)[0]:
             by_file[file].read()
             yield by_file[file]
-
-    def _say_alive(self) -> None:
-        # The main thread sleeps in calls that a signal has to wake it from.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        while not self._is_over.wait(BEAT_S):
-            for channel in list(self._channels):
-                channel.send(b"\n")
 
 
 def _last_words(channel: ProgramChannel) -> str:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -251,6 +252,19 @@ def test_all_end_when_their_owner_is_killed(tmp_path):
     owner.wait()
     owner.stdout.close()
     wait_until(lambda: not inside(tmp_path), "processes are left")
+
+
+def test_no_supervisor_is_left_where_no_more_threads_can_be_started(tmp_path, monkeypatch):
+    """That of a script on several hosts was: one tells all that their owner is alive."""
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    before = set(psutil.Process().children())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        started(tmp_path, COUNTING)
+    assert set(psutil.Process().children()) <= before
 
 
 def test_a_supervisor_that_cannot_start_says_so(tmp_path):
