@@ -5,10 +5,11 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from launch.hosts.host_line import Host
-from launch.hosts.host_programs import HostProgram, HostPrograms
+from launch.hosts.host_programs import SILENCE_LIMIT_S, HostProgram, HostPrograms
 from launch.reports import Report
 from launch.workers.log import find_cause
 from planner.peer_runs.supervisor import (
@@ -114,7 +115,11 @@ class PeerProcesses(HostPrograms):
 
 def supervised(host: Host | None, request: SupervisorRequest) -> HostProgram[SupervisorRequest]:
     """Give a supervisor with its request, on a host; ``None`` for this machine."""
-    return HostProgram(name=_HERE if host is None else host.name, host=host, request=request)
+    if host is None:
+        return HostProgram(name=_HERE, host=None, request=request)
+    # Where its network is cut, sshd there does not notice for a quarter of an hour, or ever.
+    request = replace(request, silence_limit_s=SILENCE_LIMIT_S)
+    return HostProgram(name=host.name, host=host, request=request)
 
 
 def _checked(report: Report, host: str) -> Report:

@@ -4,7 +4,7 @@ A program, ``python -m planner.peer_runs.supervisor``, which is started here or 
 `SupervisorRequest` as the first line of stdin, then ``stop`` or ``continue`` as others, and empty
 lines, which say that its owner is alive. On stdout it writes what the training script reports, and
 its own reports. When stdin ends, because who started it says so or is gone, it ends every process
-of the contender.
+of the contender; on another host also when it hears nothing for a while, as its network is cut.
 
 Launchers hide their workers well: Ray's have another session, mpirun's on other hosts another
 parent. But all have inherited a variable in their environment.
@@ -101,6 +101,10 @@ class SupervisorRequest:
     job: str | None = None
     """Document of a job of ours: then the workers of its rank are what is stopped."""
 
+    silence_limit_s: float | None = None
+    """It ends when it has heard nothing of its owner for so long; ``None``: it waits for the end of
+    stdin, which this machine's kernel is sure to tell."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessesStopped(Report):
@@ -135,7 +139,7 @@ class PeerSupervisor:
         """Descriptors of files in the folder."""
 
     def run(self) -> None:
-        """Look after them until stdin ends."""
+        """Look after them until stdin ends, or nothing comes for too long."""
         adopt_orphans()
         remove_abandoned(self._folder.parent)
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -213,20 +217,24 @@ class PeerSupervisor:
             b"stop": self._stop,
             b"continue": self._continue,
         }
-        orders = b""
+        orders, heard, limit_s = b"", time.monotonic(), self._request.silence_limit_s
         while True:
             readable = select.select([0, reports], [], [], _POLL_S)[0]
+            is_silent = limit_s is not None and time.monotonic() > heard + limit_s
             if reports in readable:
                 self._pass_on(reports)
             if 0 in readable:
                 block = os.read(0, _READ_BYTES)
                 if not block:
                     return
+                heard = time.monotonic()
                 *lines, orders = (orders + block).split(b"\n")
                 for line in filter(None, lines):
                     report = actions[line]()
                     self._pass_on(reports)  # what was reported before comes before
                     _write(report.encode())
+            elif is_silent:
+                return
             self._tell_ends(reports)
 
     def _pass_on(self, reports: int) -> None:

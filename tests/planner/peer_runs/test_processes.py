@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launch.hosts.host_line import Host
 from launch.system.temporary_folder import remove_abandoned
 from launch.workers.log import find_cause
 from planner.peer_runs.processes import PeerFailedError, PeerProcesses, supervised
@@ -252,6 +253,29 @@ def test_all_end_when_their_owner_is_killed(tmp_path):
     owner.wait()
     owner.stdout.close()
     wait_until(lambda: not inside(tmp_path), "processes are left")
+
+
+def test_a_peer_ends_on_a_host_that_hears_nothing_more_of_its_owner(tmp_path):
+    """The story: where the network was cut it trained on until TCP gave up."""
+    asked = supervised(Host(name="other", line=1), request(tmp_path, COUNTING)).request
+    assert asked.silence_limit_s is not None
+    with subprocess.Popen(
+        [sys.executable, "-m", "planner.peer_runs.supervisor"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
+    ) as supervisor:
+        assert supervisor.stdin is not None
+        assert supervisor.stdout is not None
+        supervisor.stdin.write(codec.encode(replace(asked, silence_limit_s=2.0)) + b"\n")
+        began = time.monotonic()
+        while time.monotonic() < began + 3.0 or not inside(tmp_path):
+            supervisor.stdin.write(b"\n")
+            time.sleep(0.1)
+        while supervisor.stdout.read(1 << 16):
+            pass
+        assert supervisor.wait(GUARD_S) == 0  # though its stdin is open still
+    assert not inside(tmp_path)
 
 
 def test_no_supervisor_is_left_where_no_more_threads_can_be_started(tmp_path, monkeypatch):
