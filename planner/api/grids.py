@@ -48,7 +48,7 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
         db: Database.
 
     Raises:
-        NoPlanError: No trial has times.
+        NoPlanError: No trial has times, or no probe of the node as it was then is stored.
         GridFileError: The file cannot be written, or is there and none that this has written.
         StoreError: The database cannot be used.
     """
@@ -57,13 +57,17 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
     with Store.open(db, create=False) as store:
         found = store.studies.all_trials(use_case, name)
         timed = [trial.study_id for trial in found if trial.result.measurement]
-        missing = f"no trials of {use_case} on {name} have times: run ddlplan tune first"
         if not timed:
-            raise NoPlanError(missing)
+            raise NoPlanError(
+                f"no trials of {use_case} on {name} have times: run ddlplan tune first"
+            )
         study = store.catalog.study(max(timed))
         hardware = store.machines.latest_probe(study.fingerprint, node=name)
     if hardware is None:
-        raise NoPlanError(missing)
+        raise NoPlanError(
+            f"no probe of {name} with the hardware of study {study.id} is stored: run ddlplan "
+            "probe there, or ddlplan tune where it has other hardware now"
+        )
     results = tuple(trial.result for trial in found if trial.study_id == study.id)
     trials = format_count(timed.count(study.id), "trial")
     grid = Grid(

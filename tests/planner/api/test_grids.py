@@ -99,3 +99,12 @@ def test_trials_without_times_are_no_grid(tmp_path):
     with pytest.raises(NoPlanError, match="have times: run ddlplan tune first"):
         grids.export(STUDY.use_case, file, NODE.node, db=db)
     assert not file.exists()
+
+
+def test_trials_of_a_node_without_a_probe_are_no_grid_and_are_not_denied(tmp_path):
+    """The story: of trials that had times it was said that there were none."""
+    db = str(tmp_path / "planner.db")
+    with Store.open(db) as store:
+        store.studies.add_trial(store.studies.get_or_create(STUDY), trial(1))
+    with pytest.raises(NoPlanError, match="no probe of vm .* study 1 is stored: run ddlplan probe"):
+        grids.export(STUDY.use_case, tmp_path / "grid.json", STUDY.node, db=db)
