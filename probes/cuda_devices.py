@@ -85,6 +85,11 @@ def predict_order(
     return tuple(uuids) if visible is None else _choose(uuids, visible)
 
 
+def hides_all(gpus: Sequence[Gpu], environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether CUDA_VISIBLE_DEVICES lets no GPU through, whatever CUDA's order of them is."""
+    return predict_order(gpus, {**environ, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}) == ()
+
+
 def _choose(uuids: Sequence[str], visible: str) -> tuple[str, ...]:
     """Follow CUDA_VISIBLE_DEVICES as torch does: numbers, or beginnings of UUIDs with ``GPU-``.
 

@@ -14,6 +14,9 @@ GIB = 2**30
 ORDER_UNKNOWN = "CUDA's order of the GPUs is not known: probe without --quick"
 """Said by a quick probe where GPUs are of different kinds, or cut up."""
 
+ALL_HIDDEN = "CUDA_VISIBLE_DEVICES hides every GPU"
+"""Said by a quick probe, also where GPUs are of different kinds."""
+
 _BF16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16", "arm_bf16"}
 
 

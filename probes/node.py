@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from probes.cpu import read_cpu
-from probes.cuda_devices import CudaDevices, number_gpus, predict_order, query_torch
+from probes.cuda_devices import CudaDevices, hides_all, number_gpus, predict_order, query_torch
 from probes.errors import DataProbeError, SpeedProbeError
 from probes.gpu import Gpus, read_gpus
 from probes.hardware import (
+    ALL_HIDDEN,
     GIB,
     ORDER_UNKNOWN,
     Cpu,
@@ -99,7 +100,7 @@ def probe_for_plans() -> Hardware:
     Where they cannot be predicted torch is queried for them, which takes seconds.
     """
     node = probe(quick=True)
-    if not node.gpus or predict_order(node.gpus) is not None:
+    if not node.gpus or node.gpu_reason != ORDER_UNKNOWN:
         return node
     devices = query_torch()
     gpus = number_gpus(node.gpus, devices.uuids)
@@ -107,12 +108,10 @@ def probe_for_plans() -> Hardware:
 
 
 def _predict_devices(found: Gpus) -> CudaDevices:
+    if hides_all(found.gpus):
+        return CudaDevices(reason=ALL_HIDDEN)
     uuids = predict_order(found.gpus)
-    if uuids is None:
-        return CudaDevices(reason=ORDER_UNKNOWN)
-    if not uuids:
-        return CudaDevices(reason="CUDA_VISIBLE_DEVICES hides every GPU")
-    return CudaDevices(uuids=uuids)
+    return CudaDevices(reason=ORDER_UNKNOWN) if uuids is None else CudaDevices(uuids=uuids)
 
 
 def _query_devices(found: Gpus, budget_s: float) -> CudaDevices:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from launch.errors import InvalidPlanError
 from probes.cuda_devices import are_alike, predict_order
-from probes.hardware import ORDER_UNKNOWN, Gpu, Hardware
+from probes.hardware import ALL_HIDDEN, ORDER_UNKNOWN, Gpu, Hardware
 
 if TYPE_CHECKING:
     from launch.plan import Plan
@@ -55,7 +55,7 @@ def find_devices(plan: Plan, node: Hardware) -> tuple[str, ...]:
     """
     shown = cuda_devices(gpu for gpu in node.gpus if gpu.cuda_index is not None)
     may_replace = predict_order(node.gpus, {}) is not None
-    is_known = bool(node.gpus) and (bool(shown) or may_replace)
+    is_known = bool(node.gpus) and (bool(shown) or may_replace or node.gpu_reason == ALL_HIDDEN)
     if not is_known or set(plan.devices) <= {"cpu", *shown}:
         return plan.devices
     wanted = list(dict.fromkeys(device for device in plan.devices if device != "cpu"))

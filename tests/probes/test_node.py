@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from probes.cuda_devices import CudaDevices, query_torch
-from probes.hardware import DataSpeed, Speeds
+from probes.hardware import ALL_HIDDEN, DataSpeed, Speeds
 from probes.node import probe, probe_for_plans
 
 
@@ -78,6 +78,10 @@ def test_torch_is_queried_for_the_gpus_that_plans_name_only_where_it_must_be(mon
     hardware = probe_for_plans()
     assert [(gpu.name, gpu.cuda_index) for gpu in hardware.gpus] == [("T4", 1), ("A100", 0)]
     assert hardware.gpu_reason is None
+    asked.clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert probe_for_plans().gpu_reason == ALL_HIDDEN  # in whatever order
+    assert not asked
 
 
 def test_two_probes_of_a_machine_have_one_fingerprint():

@@ -10,7 +10,7 @@ from launch.errors import InvalidPlanError
 from launch.plan import Plan
 from launch.strategies._gpus import explain_kinds, find_devices
 from probes.cuda_devices import number_gpus
-from probes.hardware import ORDER_UNKNOWN
+from probes.hardware import ALL_HIDDEN, ORDER_UNKNOWN
 
 ON_TWO = Plan(
     strategy="gpu_data", node_batch=8, processes=2, replicas=2, devices=("cuda:1", "cuda:3")
@@ -55,6 +55,13 @@ def test_fewer_gpus_than_the_plan_has_are_refused(plan, indices, said, gpu_node)
 def test_gpu_that_may_be_of_another_kind_takes_no_ones_place(gpu_node):
     with pytest.raises(InvalidPlanError, match="devices=cuda:1 and CUDA shows cuda:0 on test"):
         find_devices(ON_ONE, shown(mixed(gpu_node), 1))
+
+
+def test_gpus_of_different_kinds_that_are_all_hidden_are_refused(gpu_node):
+    """The story: workers ended in torch's error, as if nothing were known of CUDA's numbers."""
+    hidden = replace(shown(mixed(gpu_node)), gpu_reason=ALL_HIDDEN)
+    with pytest.raises(InvalidPlanError, match="devices=cuda:1 and CUDA shows no GPU on test"):
+        find_devices(ON_ONE, hidden)
 
 
 def test_what_is_not_known_of_cudas_numbers_refuses_no_plan(gpu_node, two_cores):
