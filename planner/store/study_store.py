@@ -47,6 +47,7 @@ class StudyStore:
             found: int | None = connection.execute(query).scalar()
             if found is None:
                 return self._add(connection, study)
+            record_node(connection, study.node, study.fingerprint, self._now())
             this = studies.update().where(studies.c.id == found)
             connection.execute(this.values(facts=study_columns(study)["facts"]))
             record_event(connection, Topic.STUDY, found, self._now)

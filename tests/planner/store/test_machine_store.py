@@ -113,3 +113,6 @@ def test_a_node_is_known_by_the_hardware_it_was_last_seen_with(database):
         assert store.catalog.fingerprints() == {"vm": "sha256:aa"}
         store.machines.save_probe(HARDWARE)
         assert store.catalog.fingerprints() == {"vm": HARDWARE.fingerprint()}
+        # The story: where hardware was put back, the plans of a search that went on were stale.
+        store.studies.get_or_create(STUDY)
+        assert store.catalog.fingerprints() == {"vm": "sha256:aa"}
