@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from _block import Output, Result, show_faults
-from _store_samples import NODE, STUDY, draw_transactions, make_plan
+from _store_samples import STUDY, draw_transactions, make_plan
 from store_cases import trial
+from worth_cases import NODE
 
 from planner.__main__ import run
 from planner.errors import NoDatabaseError, PlannerError

@@ -25,15 +25,14 @@ import psutil
 from _block import BenchError, Ddlplan, Output, Result, begin, make_parser, percentile, run_bench
 from _service_load import Address, Readers, StandInSearch
 from imagined_lab import FULL, fill
+from store_cases import trial
+from training_samples import JOB
 
-from launch.plan import Plan
 from planner.plans.stored_plan import utc_now
-from planner.records.job_record import JobKind, JobRecord
 from planner.service.site import PAGES
 from planner.store import Store
-from planner.trials.result import Outcome, Role, TrialResult
 from probes.cpu import read_cpu
-from probes.timing import Measurement, paired_ratio
+from probes.timing import paired_ratio
 
 _REPEATS, _READERS, _TURN_S = 30, 50, 8.0
 """Of each page, beside the search, and of its turn."""
@@ -150,14 +149,14 @@ def _read_beside_search(
         BenchError: It makes no steps.
     """
     cores, db = read_cpu().usable_cores, str(ddlplan.database)
-    trial, study_id = _make_trial(), FULL.studies
+    study_id = FULL.studies
     with Store.open(db) as store:
         job_id = _add_job(store)
     readers = Readers()
     pages = ["/", f"/studies/{study_id}", f"/jobs/{job_id}", "/jobs"]
     pairs, server_s, read_s = [], 0.0, 0.0
     with StandInSearch.running(
-        db, cores=cores, job_id=job_id, study_id=study_id, trial=trial
+        db, cores=cores, job_id=job_id, study_id=study_id, trial=trial(0)
     ) as search:
         search.wait_for_steps()
         for number in range(rounds):
@@ -198,27 +197,9 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(spent.user + spent.system)
 
 
-def _make_trial() -> TrialResult:
-    return TrialResult(
-        plan=Plan(strategy="processes", node_batch=64, processes=2, replicas=2),
-        role=Role.SEARCH,
-        outcome=Outcome.OK,
-        measurement=Measurement(samples_s=(0.5,) * 9),
-        elapsed_s=8.0,
-    )
-
-
 def _add_job(store: Store) -> int:
-    job = store.jobs.add(
-        JobRecord(
-            kind=JobKind.TUNE,
-            created_at=utc_now(),
-            machine="elsewhere",  # so that its state goes by its heartbeat
-            user="ada",
-            title="ddlplan tune --use-case simplebig",
-            is_detached=True,
-        )
-    )
+    # Elsewhere, so that its state goes by its heartbeat.
+    job = store.jobs.add(replace(JOB, created_at=utc_now(), machine="elsewhere"))
     assert job.id is not None
     store.jobs.start(job.id, None)
     return job.id

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import platform
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from _block import BenchError, Ddlplan, Result, begin, make_parser, mean_interval, run_bench
+from sample_plan import FOUND
 
+from planner.store import Store
 from probes.timing import Measurement
 
 _PLANS = 8
@@ -27,7 +27,7 @@ def main() -> int:
     arguments, out = begin(make_parser(__doc__, runs=(20, "of each command")))
     results: list[Result] = []
     with Ddlplan.in_own_folder() as ddlplan:
-        _store_plans(ddlplan)
+        _store_plans(ddlplan.database)
         [program, *database] = ddlplan.command()
         python = str(Path(program).with_name("python"))
         for words, (imports, limit_s) in _COMMANDS.items():
@@ -52,32 +52,12 @@ def main() -> int:
     return out.conclude(results)
 
 
-def _store_plans(ddlplan: Ddlplan) -> None:
+def _store_plans(database: Path) -> None:
     """Fill the database with plans, so that listing them has something to do."""
-    for number in range(_PLANS):
-        file = ddlplan.folder / f"plan-{number}.json"
-        file.write_text(json.dumps(_plan(number)))
-        ddlplan.run("plans", "import", file)
-
-
-def _plan(number: int) -> dict[str, Any]:
-    rate = 20.0 + number
-    moment = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
-    return {
-        "use_case": "simplebig",
-        "node": platform.node(),
-        "fingerprint": "sha256:none",
-        "strategy": "sequential",
-        "node_batch": 32 + number,
-        "throughput_samples_per_s": {
-            "median": rate,
-            "ci_low": rate - 1,
-            "ci_high": rate + 1,
-            "samples": 10,
-        },
-        "created_at": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "software": {"python": platform.python_version()},
-    }
+    software = {"python": platform.python_version()}
+    with Store.open(str(database)) as store:
+        for _ in range(_PLANS):
+            store.plans.save(replace(FOUND, node=platform.node(), software=software))
 
 
 if __name__ == "__main__":
