@@ -24,6 +24,10 @@ raise_at_import = 1 / 0
 
 OUT_OF_REACH = "--ssh-config unreachable"  # without the ten seconds that ssh would wait
 TO_LOSS = "tune --use-case simplebig --objective time-to-loss"
+SWEEP = "sweep --use-case simplebig --batches"
+DETACHED = "--allow-run-as-root --detach"  # what cannot run is refused before it is a job
+MEASURE = "report --measure --data"
+LONG = "no" * 200
 LISTS = ("plans list", "trials", "runs list", "sweep list")
 # arguments, exit code, what the line must say; in a folder as `furnished` makes it
 CASES = [
@@ -130,6 +134,44 @@ CASES = [
     ("tune --json --use-case simplebig --budget 1 m", 2, "'m', where a command of your own would"),
     ("tune --json --step-regex ( -- python train.py", 2, "see Python's re"),
     ("tune --json --step-regex= -- python train.py", 2, "it matches every line"),
+    ("probe --quick --data photos", 2, "--data and --quick exclude each other: give one"),
+    ("probe --data nowhere", 2, "--data nowhere: no such file or folder"),
+    # Where Python cannot look, as in another user's folder, that was called a bug.
+    (f"probe --data {LONG}", 2, f"--data {LONG}: file name too long"),
+    ("sweep --use-case simplebig", 2, "Missing option '--batches'"),
+    ("sweep --batches 8", 2, "Missing option '--use-case'"),
+    (f"{SWEEP} 8,x", 2, "--batches '8,x': name whole numbers"),
+    (f"{SWEEP} 0", 2, "--batches '0': name whole numbers"),
+    (f"{SWEEP} 8 --plans bset", 2, "--plans 'bset': name best, or whole numbers from 1 on"),
+    (f"{SWEEP} 8 --html photos", 2, "--html photos: "),
+    (f"{SWEEP} 8 --html nowhere/sweep.html", 2, "--html nowhere/sweep.html: "),
+    ("report --format html", 2, "no --out"),
+    ("report --out x --format pdf", 2, "choose one of md, csv, html"),
+    ("report --papers lerat", 2, "unknown paper 'lerat': did you mean lerat_2022"),
+    ("report --papers ,", 2, "name at least one"),
+    ("report --data photos", 2, "write NAME=PATH"),
+    ("report --data mnist_cnn=nowhere", 2, "no such file or folder"),
+    ("report --budget soon", 2, "no duration"),
+    ("report --budget 5m", 2, "--budget and no --measure"),
+    ("report --data mnist_cnn=.", 2, "--data and no --measure"),
+    (f"{MEASURE} mnist_cnn=a --data mnist_cnn=b", 2, "given twice"),
+    (f"{MEASURE} nope=.", 2, "--data nope=...: no paper that is measured has"),
+    (f"{MEASURE} mnist_cnn=. --papers lerat_2022", 2, "choose one of complex"),
+    (f"{MEASURE} mnist_cnn=photos --allow-run-as-root", 2, "photos"),
+    (f"tune --replay grid.json {DETACHED}", 2, "--detach and --replay exclude each other"),
+    (f"tune --use-case nonsense {DETACHED}", 2, "nonsense"),
+    (f"tune --use-case simplebig --data nowhere {DETACHED}", 2, "no such file or folder"),
+    (f"tune --use-case simplebig --budget soon {DETACHED}", 2, "no duration"),
+    (f"tune --use-case simplebig --hosts nowhere {DETACHED}", 2, "nowhere"),
+    (f"launch --use-case simplebig --dry-run {DETACHED}", 2, "--detach and --dry-run exclude"),
+    (f"launch --use-case simplebig --resume {DETACHED}", 2, "--resume and no --checkpoint"),
+    (f"launch --use-case simplebig --max-restarts 2 {DETACHED}", 2, "and no --checkpoint"),
+    (
+        f"launch --use-case simplebig --resume --checkpoint-every 5m {DETACHED}",
+        2,
+        "no --checkpoint",
+    ),
+    (f"launch --use-case simplebig {DETACHED}", 3, "ddlplan tune makes one"),
 ]
 
 

@@ -60,14 +60,3 @@ def test_probe_measures_how_fast_the_data_are_read(tuned, data):
     (node,) = tuned.data("probe", "--quick")
     assert node["data"] == []
     assert [one["path"] for one in tuned.data("probe", "--data", "data")[0]["data"]] == [str(data)]
-
-
-def test_data_are_measured_or_nothing_is(tuned):
-    ended = tuned.run("probe", "--quick", "--data", ".")
-    assert ended.code == 2
-    assert ended.errors[0].endswith("--data and --quick exclude each other: give one")
-    # Where Python cannot look, as in another user's folder, that was called a bug.
-    for name, why in (("nowhere", "no such file or folder"), ("no" * 200, "file name too long")):
-        ended = tuned.run("probe", "--data", name)
-        assert ended.code == 2
-        assert ended.errors[0].endswith(f"--data {name}: {why}")

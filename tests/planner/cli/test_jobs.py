@@ -21,8 +21,6 @@ from planner.store import Store
 from planner.supervision.job_folder import JobFolder
 from probes import codec
 
-STEADY = "steady_cases.py:Steady"
-
 
 @pytest.fixture
 def held():
@@ -93,36 +91,6 @@ def test_search_is_detached_listed_followed_and_cancelled(ddlplan, cases):
     assert ddlplan.data("jobs", "show", 1)["exit_code"] == 130
     again = ddlplan.run("jobs", "cancel", 1, "--json")
     assert (again.code, again.document["error"]["kind"]) == (2, "conflict")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["tune", "--replay", "grid.json"], "--detach and --replay exclude each other"),
-        (["launch", "--use-case", STEADY, "--dry-run"], "--detach and --dry-run exclude"),
-        (["tune", "--use-case", "nonsense"], "nonsense"),
-        (["tune", "--use-case", STEADY, "--data", "nowhere"], "no such file or folder"),
-        (["tune", "--use-case", STEADY, "--budget", "soon"], "no duration"),
-        (["launch", "--use-case", STEADY, "--resume", "--checkpoint-every", "5m"], "--checkpoint"),
-        (["tune", "--use-case", STEADY, "--hosts", "nowhere"], "nowhere"),
-        (["launch", "--use-case", STEADY, "--resume"], "--resume and no --checkpoint"),
-        (["launch", "--use-case", STEADY, "--max-restarts", "2"], "and no --checkpoint"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_it_is_a_job(ddlplan, cases, arguments, message):
-    arguments = [str(cases.parent / one) if one == STEADY else one for one in arguments]
-    ended = ddlplan.run(*arguments, "--allow-run-as-root", "--detach", "--json")
-    assert ended.code == ended.document["error"]["code"] == 2
-    assert message in ended.errors[0]
-    assert ddlplan.listing() == []
-
-
-def test_launch_without_any_plan_is_refused_before_it_is_a_job(ddlplan, cases):
-    ended = ddlplan.run(
-        *("launch", "--use-case", f"{cases}:Steady", "--allow-run-as-root", "--detach")
-    )
-    assert (ended.code, len(ended.errors)) == (3, 1)
-    assert ddlplan.listing() == []
 
 
 def test_command_in_a_terminal_is_a_job_that_its_terminal_ends(ddlplan):

@@ -64,40 +64,6 @@ def test_root_that_may_not_start_mpirun_is_refused_before_a_folder_is_made(ddlpl
     assert ddlplan.listing() == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--format", "html"], "no --out"),
-        (["--out", "x", "--format", "pdf"], "choose one of md, csv, html"),
-        (["--papers", "lerat"], "unknown paper 'lerat': did you mean lerat_2022"),
-        (["--papers", ","], "name at least one"),
-        (["--data", "photos"], "write NAME=PATH"),
-        (["--data", "mnist_cnn=nowhere"], "no such file or folder"),
-        (["--budget", "soon"], "no duration"),
-        (["--budget", "5m"], "--budget and no --measure"),
-        (["--data", "mnist_cnn=."], "--data and no --measure"),
-        (["--measure", "--data", "mnist_cnn=a", "--data", "mnist_cnn=b"], "given twice"),
-        (["--measure", "--data", "nope=."], "--data nope=...: no paper that is measured has"),
-        (["--measure", "--data", "mnist_cnn=.", "--papers", "lerat_2022"], "choose one of complex"),
-    ],
-)
-def test_options_without_sense_end_with_one_line(ddlplan, arguments, said):
-    ended = ddlplan.run("report", *arguments)
-    assert ended.code == 2
-    (error,) = ended.errors
-    assert said in error
-    assert ddlplan.listing() == []
-
-
 def test_plots_that_text_does_not_show_are_named(ddlplan):
     ended = ddlplan.run("report", "--papers", "mnist_batches")
     assert "mnist_cnn over batches: missing: no sweep stored: ddlplan sweep" in ended.out
-
-
-def test_data_that_cannot_be_read_end_before_anything_is_measured(ddlplan):
-    (ddlplan.folder / "empty").mkdir()
-    words = ("report", "--measure", "--data", "mnist_cnn=empty", "--allow-run-as-root")
-    ended = ddlplan.run(*words)
-    assert ended.code == 2, ended.err
-    assert "empty" in ended.errors[0]
-    assert ddlplan.listing() == ["empty"]

@@ -75,26 +75,6 @@ def test_detached_sweep_is_a_job_that_names_its_sweep(ddlplan):
     ddlplan.wait_until_all_ended()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--use-case", "simplebig"), "Missing option '--batches'"),
-        (("--batches", "8"), "Missing option '--use-case'"),
-        (("--use-case", "simplebig", "--batches", "8,x"), "--batches '8,x': name whole numbers"),
-        (("--use-case", "simplebig", "--batches", "0"), "--batches '0': name whole numbers"),
-        (
-            ("--use-case", "simplebig", "--batches", "8", "--plans", "bset"),
-            "--plans 'bset': name best, or whole numbers from 1 on",
-        ),
-    ],
-)
-def test_options_that_make_no_sense_are_one_line(ddlplan, arguments, message):
-    ended = ddlplan.run("sweep", *arguments)
-    assert ended.code == 2
-    assert message in ended.errors[0]
-    assert ddlplan.listing() == []
-
-
 def test_plans_of_a_sweep_know_their_use_case(tuned):
     ended = tuned.run("sweep", "--plans", 1, "--batches", 8, "--html", ".")
     assert ended.code == 2
@@ -126,11 +106,3 @@ def test_stale_plans_are_allowed_without_a_word_only_where_plans_are_named(ddlpl
     assert ended.code == 2
     warning = "--allow-stale and no --plans: no stored plan is used, so nothing changes by it"
     assert (warning in ended.err) == ("--plans" not in options)
-
-
-@pytest.mark.parametrize("file", [".", "nowhere/sweep.html"])
-def test_page_that_cannot_be_written_is_said_before_anything_is_trained(ddlplan, file):
-    ended = ddlplan.run(*SWEEP, "--html", file)
-    assert ended.code == 2
-    assert f"--html {file}: " in ended.errors[0]
-    assert ddlplan.listing() == []
