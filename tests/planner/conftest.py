@@ -60,6 +60,13 @@ class Ended:
     def document(self) -> dict[str, Any]:
         return json.loads(self.out)
 
+    def refusal(self, code: int = 2) -> str:
+        """Give the one line that says why it failed so; a document has the same exit status."""
+        assert self.code == code, self.err
+        assert not self.out.startswith("{") or self.document["error"]["code"] == code
+        (line,) = self.errors
+        return line
+
 
 @dataclass
 class CommandLine:

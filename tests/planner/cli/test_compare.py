@@ -17,25 +17,22 @@ def peers_of(data):
 
 
 def test_unknown_peer_is_one_line_with_the_names(ddlplan):
-    ended = ddlplan.run("compare", "--with", "ddq")
-    assert ended.code == 2
-    assert "unknown peer 'ddq': did you mean ddp?" in ended.errors[0]
-    assert all(name in ended.errors[0] for name in peer_names())
+    error = ddlplan.run("compare", "--with", "ddq").refusal()
+    assert "unknown peer 'ddq': did you mean ddp?" in error
+    assert all(name in error for name in peer_names())
 
 
 def test_without_any_plan_the_search_is_named_and_nothing_said_of_one_for_the_batch(ddlplan):
     """A warning said which plan ours is, and then there was none."""
     ended = ddlplan.run("compare", "--with", "plain", "--batch-size", 8)
-    assert ended.code == 3
-    assert "ddlplan tune --use-case simplebig" in ended.errors[0]
+    assert "ddlplan tune --use-case simplebig" in ended.refusal(3)
     assert "ours is the best plan" not in ended.err
 
 
 def test_data_loading_processes_that_no_host_could_use_are_refused(tuned):
     """With a plan, which is not one of simplebig: it knows its use case."""
-    ended = tuned.run("compare", "--plan", 1, "--with", "plain", "--loader-workers", 10**6)
-    assert ended.code == 2, ended.err
-    assert "--loader-workers 1000000 and usable_cores=" in ended.errors[0]
+    refused = tuned.run("compare", "--plan", 1, "--with", "plain", "--loader-workers", 10**6)
+    assert "--loader-workers 1000000 and usable_cores=" in refused.refusal()
 
 
 @pytest.mark.long

@@ -24,23 +24,19 @@ def test_plans_move_to_a_server_and_are_used_from_there(tuned, postgres):
     assert found["tables"] == tuned.data("db", "info")["tables"]
     assert tuned.run("db", "check", "--db", url).code == 0
     assert "rows, all of them whole" in tuned.run("db", "check", "--db", url).out
-    again = tuned.run("db", "copy", "planner.db", url)
-    assert (again.code, len(again.errors)) == (2, 1)
-    assert "already" in again.errors[0]
+    assert "already" in tuned.run("db", "copy", "planner.db", url).refusal()
 
 
 def test_faults_of_a_database_are_lines_and_exit_code_6(tuned):
     with closing(sqlite3.connect(tuned.folder / "planner.db")) as connection, connection:
         connection.execute("UPDATE trials SET plan = '{}' WHERE id = 1")
     ended = tuned.run("db", "check")
-    assert ended.code == 6
+    assert "1 fault: restore a copy" in ended.refusal(6)
     assert len(ended.out.splitlines()) == 1
     assert ended.out.startswith("trials 1: cannot be read: ")
-    assert len(ended.errors) == 1
-    assert "1 fault: restore a copy" in ended.errors[0]
-    document = tuned.run("db", "check", "--json").document
-    assert document["error"]["code"] == 6
-    assert len(document["data"]["faults"]) == 1
+    in_json = tuned.run("db", "check", "--json")
+    assert in_json.refusal(6)
+    assert len(in_json.document["data"]["faults"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -54,9 +50,7 @@ def test_faults_of_a_database_are_lines_and_exit_code_6(tuned):
 def test_an_address_that_cannot_be_used_is_one_line(ddlplan, cases, command, url, code, says):
     more = [f"{cases}:Steady"] if "tune" in command else []
     ended = ddlplan.run(*command, *more, "--db", url)
-    assert ended.code == code
-    assert len(ended.errors) == 1
-    assert says in ended.errors[0]
+    assert says in ended.refusal(code)
     assert "secret" not in ended.err
     assert ddlplan.listing() == []
 

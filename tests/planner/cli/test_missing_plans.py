@@ -40,9 +40,8 @@ def with_plans_of_another_host(without_plans):
 def refused(ddlplan, *words: str) -> str:
     """Give the one line of a command that ends for lack of a plan."""
     ended = ddlplan.run(*words)
-    assert (ended.code, ended.out) == (3, "")
-    (line,) = ended.errors
-    return line
+    assert ended.out == ""
+    return ended.refusal(3)
 
 
 COMMANDS = {

@@ -40,10 +40,7 @@ def test_launch_leaves_an_onnx_file_and_event_files_and_a_run_is_exported_later(
 
 
 def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
-    ended = tuned.run("weights", "export", "3", "--onnx", "model.onnx")
-    assert ended.code == 2
-    (line,) = ended.errors
-    assert line.endswith(
+    assert tuned.run("weights", "export", "3", "--onnx", "model.onnx").refusal().endswith(
         "/runs/3/job.json: no such file or directory: name the folder of a run, as runs/3"
     )
 
@@ -55,15 +52,13 @@ def test_library_that_is_missing_is_said_before_anything_is_trained(tuned, stead
     (tuned.folder / "hidden" / "sitecustomize.py").write_text(hide)
     hidden = str(tuned.folder / "hidden")
     started = tuned.start_launch(steady, "--onnx", "there", PYTHONPATH=hidden)
-    ended = tuned.end(started)
-    assert ended.code == 2, ended.err
-    assert re.search(r"installed: .*pip install .*'ddlplan\[onnx\]'", ended.errors[0])
+    said = r"installed: .*pip install .*'ddlplan\[onnx\]'"
+    assert re.search(said, tuned.end(started).refusal())
     assert not (tuned.folder / "runs").exists()
 
 
 def test_event_files_that_cannot_be_written_are_told_before_anything_is_trained(tuned, steady):
     """As is a library that is missing, by the same check."""
-    ended = tuned.launch(steady, "--tensorboard", "planner.db")
-    assert ended.code == 2, ended.err
-    assert "planner.db: file exists: name another folder" in ended.errors[0]
+    error = tuned.launch(steady, "--tensorboard", "planner.db").refusal()
+    assert "planner.db: file exists: name another folder" in error
     assert not (tuned.folder / "runs").exists()

@@ -28,20 +28,18 @@ def test_best_plan_of_a_setting_is_found_as_tune_and_launch_find_it(tuned, cases
     words = ("plans", "best", "--use-case", f"{cases}:Steady")
     assert tuned.data(*words)["id"] == 1
     assert tuned.data(*words, "--set", "width=5")["id"] == number
-    missing = tuned.run(*words, "--set", "width=6", "--db", "planner.db")
-    assert missing.code == 3
-    assert "ddlplan tune --use-case" in missing.err
-    assert "Steady,width=6" in missing.err
+    missing = tuned.run(*words, "--set", "width=6", "--db", "planner.db").refusal(3)
+    assert "ddlplan tune --use-case" in missing
+    assert "Steady,width=6" in missing
 
 
 def test_best_plan_of_a_script_takes_no_settings_of_use_cases(tuned):
-    ended = tuned.run("plans", "best", "--set", "width=5", "--", "python", "train.py")
-    assert ended.code == 2
-    assert "--set and a command after --: it is for use cases alone" in ended.err
+    best = ("plans", "best", "--set", "width=5")
+    error = tuned.run(*best, "--", "python", "train.py").refusal()
+    assert "--set and a command after --: it is for use cases alone" in error
     name = "script:python train.py"
-    ended = tuned.run("plans", "best", "--use-case", name, "--set", "width=5")
-    assert ended.code == 2
-    assert f"--set and --use-case {name!r}: a script has no settings" in ended.err
+    error = tuned.run(*best, "--use-case", name).refusal()
+    assert f"--set and --use-case {name!r}: a script has no settings" in error
 
 
 @pytest.mark.long

@@ -76,9 +76,8 @@ def test_detached_sweep_is_a_job_that_names_its_sweep(ddlplan):
 
 
 def test_plans_of_a_sweep_know_their_use_case(tuned):
-    ended = tuned.run("sweep", "--plans", 1, "--batches", 8, "--html", ".")
-    assert ended.code == 2
-    assert "--html .: " in ended.errors[0]
+    refused = tuned.run("sweep", "--plans", 1, "--batches", 8, "--html", ".")
+    assert "--html .: " in refused.refusal()
 
 
 def test_plans_that_were_found_with_different_data_ask_which_to_train_with(ddlplan):
@@ -92,12 +91,10 @@ def test_plans_that_were_found_with_different_data_ask_which_to_train_with(ddlpl
         ("1,2", "plan 1 was found with /data/one, and plan 2 with /data/other"),
         ("2,3", "plan 2 was found with /data/other, and plan 3 with no data that were named"),
     ):
-        ended = ddlplan.run("sweep", "--plans", plans, "--batches", 8)
-        assert ended.code == 2
-        (error,) = ended.errors
+        error = ddlplan.run("sweep", "--plans", plans, "--batches", 8).refusal()
         assert error == f"error: {found}: say with --use-case and --data what to train"
-    ended = ddlplan.run("sweep", "--plans", "1,2", "--batches", 8, "--data", "nowhere")
-    assert "nowhere: no such file or folder" in ended.errors[0]
+    refused = ddlplan.run("sweep", "--plans", "1,2", "--batches", 8, "--data", "nowhere")
+    assert "nowhere: no such file or folder" in refused.refusal()
 
 
 @pytest.mark.parametrize("options", [("--allow-stale",), ("--allow-stale", "--plans", "best")])

@@ -161,7 +161,7 @@ def test_this_machine_may_be_one_of_the_hosts(doctor, ddlplan):
 def test_findings_of_this_machine_are_in_the_document_of_a_failure_too(ddlplan):
     (ddlplan.folder / "planner.db").write_text("no database")
     ended = ddlplan.run("doctor", "--json")
-    assert ended.code == ended.document["error"]["code"] == 4
+    assert ended.refusal(4)
     assert "database" in {f["check"] for f in ended.document["data"] if f["state"] == "fail"}
     assert set(ended.document) == {"schema_version", "command", "warnings", "data", "error"}
 

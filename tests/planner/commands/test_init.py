@@ -43,9 +43,8 @@ def test_a_document_has_what_was_found(ddlplan, script):
 def test_a_file_that_exists_is_never_replaced(ddlplan, script):
     mine = ddlplan.folder / "mine.py"
     mine.write_text("kept")
-    ended = ddlplan.run("init", "plain_loop.py", "--output", "mine.py")
-    assert ended.code == 2
-    assert ended.errors == ["error: mine.py: it is there already: name another file by --output"]
+    error = ddlplan.run("init", "plain_loop.py", "--output", "mine.py").refusal()
+    assert error == "error: mine.py: it is there already: name another file by --output"
     assert mine.read_text() == "kept"
 
 
@@ -58,10 +57,7 @@ def test_a_script_that_is_not_there_and_a_folder_that_is_not_are_one_line_each(d
             "no/case.py: No such file or directory: name",
         ),
     ):
-        ended = ddlplan.run("init", *arguments)
-        assert ended.code == 2
-        (error,) = ended.errors
-        assert message in error
+        assert message in ddlplan.run("init", *arguments).refusal()
     assert ddlplan.listing() == ["plain_loop.py"]
 
 
@@ -76,10 +72,7 @@ def test_code_that_cannot_be_taken_over_is_one_line(ddlplan, script):
         ("long.py", "long.py: its code cannot be taken over (Exceeds the limit"),
         ("zero.py", "zero.py: it is no regular file: name a script"),
     ):
-        ended = ddlplan.run("init", name)
-        assert ended.code == 2
-        (error,) = ended.errors
-        assert message in error
+        assert message in ddlplan.run("init", name).refusal()
 
 
 def test_name_of_a_script_is_no_code_of_the_file(ddlplan, script):

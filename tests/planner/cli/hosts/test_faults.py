@@ -52,10 +52,7 @@ class Job:
 
     def error(self) -> str:
         """Give the one line that a training ends with which has failed."""
-        ended = self.end()
-        assert ended.code == 1
-        (error,) = ended.errors
-        return error
+        return self.end().refusal(1)
 
     def pids(self, host, words: str) -> list[int]:
         """Give the processes of a host whose command line has these words, parents first."""

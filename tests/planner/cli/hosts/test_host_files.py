@@ -110,11 +110,9 @@ def test_name_of_a_host_file_is_only_a_name(trapped):
 )
 def test_slurm_allocation_is_read_as_carefully_as_a_file(trapped, allocation, code, says):
     before = trapped.listing()
-    ended = trapped.run("launch", "--use-case", "simplebig", SLURM_JOB_NODELIST=allocation)
-    assert ended.code == code
-    assert len(ended.errors) == 1
-    assert "SLURM_JOB_NODELIST:" in ended.errors[0]
-    assert says in ended.errors[0]
+    refused = trapped.run("launch", "--use-case", "simplebig", SLURM_JOB_NODELIST=allocation)
+    assert "SLURM_JOB_NODELIST:" in refused.refusal(code)
+    assert says in refused.refusal(code)
     assert trapped.listing() == before
 
 

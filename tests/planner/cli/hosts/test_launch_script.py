@@ -153,10 +153,9 @@ def test_processes_of_unequal_hosts_train_as_one_with_the_whole_batch(ddlplan: A
     assert training["steps"] == 60
 
     (ddlplan.folder / "train.py").unlink()
-    ended = ddlplan.run(*words(bed, command))
-    assert ended.code == 2
-    assert "no file 'train.py'" in ended.errors[0]
-    assert "host node" in ended.errors[0]
+    error = ddlplan.run(*words(bed, command)).refusal()
+    assert "no file 'train.py'" in error
+    assert "host node" in error
     assert ddlplan.data("runs", "list") == [training]
 
 
