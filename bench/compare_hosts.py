@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from _block import Ddlplan, Result, begin, make_parser, root_option, run_bench, stated_interval
+from _block import Ddlplan, Result, begin, make_parser, run_bench, stated_interval
 from testbed.bed import Testbed
 
 _RATE, _BATCH = "1gbit", 32
@@ -30,9 +30,7 @@ def main() -> int:
     arguments, out = begin(parser)
     with Testbed(2, cores=["0", "1"]) as bed, Ddlplan.in_own_folder() as ddlplan:
         bed.set_rate(_RATE)
-        hosts = bed.write_host_file(ddlplan.folder / "hosts")
-        where = ["--use-case", arguments.use_case, "--hosts", hosts]
-        where += ["--ssh-config", bed.ssh_config, *root_option()]
+        where = ["--use-case", arguments.use_case, *bed.options(ddlplan.folder)]
         batch = ["--batch-size", _BATCH]
         ddlplan.run("tune", *where, *batch, "--budget", arguments.tune, show_progress=True)
         chosen = [] if arguments.peers is None else ["--with", arguments.peers]

@@ -83,14 +83,13 @@ class Cluster:
         self.folder = ddlplan.folder
         self._ddlplan = ddlplan
         self._runs_before = 0
-        bed.write_host_file(ddlplan.folder / "hosts")
+        self._hosts = bed.options(ddlplan.folder)
         ddlplan.run("tune", "--use-case", _CASE, "--trials", 1, "--budget", "12s")
         self._claim_fast_links()
 
     def start(self, *arguments: object) -> subprocess.Popen[bytes]:
         """Start a training on all hosts."""
-        words = ["launch", "--use-case", _CASE, "--hosts", "hosts", "--all-hosts"]
-        words += ["--ssh-config", str(self.bed.ssh_config), "--allow-run-as-root"]
+        words = ["launch", "--use-case", _CASE, *self._hosts, "--all-hosts"]
         words += ["--global-batch", "8", "--keep-shares"]
         self._runs_before = len(self.runs())
         with (self.folder / "stderr").open("wb") as errors:
@@ -219,10 +218,10 @@ def _strike(
     killed = "killed by signal 9 (SIGKILL)"
     match kind:
         case "worker":
-            os.kill(dice.choice(_workers(host)), signal.SIGKILL)
+            os.kill(dice.choice(host.workers()), signal.SIGKILL)
             return f"on {host.name}: {killed}"
         case "rank":
-            os.kill(_pids(host, "launch.rank")[0], signal.SIGKILL)
+            os.kill(host.find("launch.rank")[0], signal.SIGKILL)
             return f"{host.name}: rank {rank} was {killed}"
         case "mpirun":
             os.kill(_mpirun(process.pid), signal.SIGKILL)
@@ -276,28 +275,12 @@ def _conclude(kind: str, kills: list[Kill]) -> list[Result]:
     ]
 
 
-def _pids(host: TestHost, words: str) -> list[int]:
-    lines = host.command_lines().items()
-    return [pid for pid, line in lines if "python" in line[0] and words in " ".join(line)]
-
-
-def _workers(host: TestHost) -> list[int]:
-    servers = _pids(host, "launch.workers.fork_server")
-    return [pid for pid in servers if _parent(pid) in servers]
-
-
 def _mpirun(owner: int) -> int:
     """Give the process of mpirun, which is prterun now, that a command has started."""
     for process in psutil.Process(owner).children():
         if process.name() == "prterun":
             return int(process.pid)
     raise BenchError("mpirun is not there")
-
-
-def _parent(pid: int) -> int:
-    with suppress(psutil.NoSuchProcess):
-        return int(psutil.Process(pid).ppid())
-    return 0
 
 
 if __name__ == "__main__":

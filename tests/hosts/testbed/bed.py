@@ -120,6 +120,16 @@ class TestHost:
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
         return found
 
+    def find(self, words: str) -> list[int]:
+        """Give those of Python whose command line has these words, the oldest first."""
+        lines = self.command_lines().items()
+        return [pid for pid, line in lines if "python" in line[0] and words in " ".join(line)]
+
+    def workers(self) -> list[int]:
+        """Give the processes that train: their fork server has the same command line."""
+        servers = self.find("launch.workers.fork_server")
+        return [pid for pid in servers if _parent_of(pid) in servers]
+
     def _own(self) -> set[int]:
         return {self.space.pid} | ({self._daemon.pid} if self._daemon else set())
 
@@ -241,6 +251,11 @@ class Testbed:
         path.write_text("".join(f"{host.name}\n" for host in hosts or self.hosts))
         return path
 
+    def options(self, folder: Path) -> list[str]:
+        """Give the options of a command of ddlplan on all hosts, whose file it has in a folder."""
+        file = self.write_host_file(folder / "hosts")
+        return ["--hosts", str(file), "--ssh-config", str(self.ssh_config), "--allow-run-as-root"]
+
     def set_rate(self, rate: str | None, hosts: Sequence[TestHost] | None = None) -> None:
         """Limit what hosts send, such as ``1gbit``, by default all hosts; ``None``: no limit.
 
@@ -351,6 +366,12 @@ class Testbed:
     def _on_switch(self, *argv: str) -> None:
         assert self._switch is not None
         run(self._switch.command(argv, Path("/")))
+
+
+def _parent_of(pid: int) -> int | None:
+    with contextlib.suppress(OSError):  # it has ended
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None
 
 
 def _checked(host: TestHost, argv: Sequence[str]) -> None:

@@ -36,14 +36,22 @@ def node(
     return replace(whole, **changes)
 
 
-def network(count: int, bytes_per_s: float = GIGABIT, slow: dict | None = None, **changes):
+def network(
+    count: int,
+    bytes_per_s: float = GIGABIT,
+    slow: dict | None = None,
+    *,
+    name: str = "n",
+    latency_s: float = 5e-5,
+    **changes,
+):
     """A network of so many hosts, on which some pairs are slower."""
-    hosts = tuple(f"n{number}" for number in range(1, count + 1))
+    hosts = tuple(f"{name}{number}" for number in range(1, count + 1))
     links = tuple(
         HostLink(
             first=one,
             second=other,
-            latency_s=5e-5,
+            latency_s=latency_s,
             bytes_per_s=(slow or {}).get((one, other), bytes_per_s),
         )
         for one, other in combinations(hosts, 2)

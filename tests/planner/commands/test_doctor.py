@@ -24,11 +24,10 @@ def doctor(ddlplan, testbed):
 
     def bring_up(num_hosts, **names):
         bed = testbed(num_hosts, **names)
-        file = bed.write_host_file(ddlplan.folder / "hosts")
+        options = bed.options(ddlplan.folder)
 
         def run(*arguments, begin=ddlplan.run):
-            words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
-            return begin("doctor", "--hosts", file, *words)
+            return begin("doctor", *options, *arguments)
 
         return bed, run
 
@@ -134,8 +133,7 @@ def test_root_is_told_that_mpi_was_not_tried_and_a_key_that_is_not_known_is_not_
     doctor, ddlplan
 ):
     bed, run = doctor(1)
-    file = bed.write_host_file(ddlplan.folder / "hosts")
-    ended = ddlplan.run("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    ended = ddlplan.run("doctor", "--hosts", "hosts", "--ssh-config", bed.ssh_config)
     assert ended.code == 0, ended.err
     assert "--allow-run-as-root" in ended.out
     known = bed.folder / "known_hosts"
@@ -200,10 +198,9 @@ def test_hosts_that_are_networks_of_their_own_meet_by_their_routes(doctor):
 
 
 def test_interrupt_ends_the_logins_too(doctor, ddlplan):
-    bed, _ = doctor(1)
+    bed, run = doctor(1)
     os.kill(bed.hosts[0]._daemon.pid, signal.SIGSTOP)
-    file = bed.write_host_file(ddlplan.folder / "hosts")
-    running = ddlplan.start("doctor", "--hosts", file, "--ssh-config", bed.ssh_config)
+    running = run(begin=ddlplan.start)
     ddlplan.wait_until(lambda: ddlplan.processes("ssh -F"), "ssh has started")
     running.send_signal(signal.SIGINT)
     assert ddlplan.end(running).code == 130

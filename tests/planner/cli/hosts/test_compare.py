@@ -9,12 +9,11 @@ import pytest
 def compare(tuned, testbed):
     """The command on two hosts, which have this machine's hardware, and so its plan."""
     bed = testbed(2)
-    bed.write_host_file(tuned.folder / "hosts")
+    options = bed.options(tuned.folder)
 
     def run(case, *arguments):
-        words = ("--hosts", "hosts", "--ssh-config", bed.ssh_config, "--allow-run-as-root")
         quick = ("--starts", 1, "--budget", "1s", "--turn", "0.2s", "--loader-workers", 0)
-        return tuned.data("compare", "--use-case", case, *words, *quick, *arguments)
+        return tuned.data("compare", "--use-case", case, *options, *quick, *arguments)
 
     yield run
     assert bed.left_over() == set()

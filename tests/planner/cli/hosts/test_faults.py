@@ -6,20 +6,12 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from planner.cluster.links import HostLink, MeasuredLinks
 from planner.store import Store
-
-LINKS = MeasuredLinks(
-    hosts=("node1", "node2"),
-    fingerprints=("sha256:aa", "sha256:aa"),
-    measured_at=datetime(2026, 11, 20, tzinfo=UTC),
-    links=(HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=1e12),),
-)
+from tests.planner.cluster.alexnet_nodes import network
 
 
 class Job:
@@ -30,14 +22,14 @@ class Job:
         self.bed = bed
         self._case = case
         self.folder: Path = command.folder
-        bed.write_host_file(self.folder / "hosts")
+        self._hosts = bed.options(self.folder)
         with Store.open(str(self.folder / "planner.db")) as store:
-            store.machines.save_links(LINKS)
+            fast = network(2, 1e12, name="node", latency_s=1e-6)
+            store.machines.save_links(fast.measured)
 
     def start(self, *arguments, epochs: int = 10**6):
-        words = ["--hosts", "hosts", "--ssh-config", self.bed.ssh_config, "--allow-run-as-root"]
-        words += ["--all-hosts", "--global-batch", "8", "--epochs", epochs, *arguments]
-        self.process = self._command.start("launch", "--use-case", self._case, *words)
+        words = ["--use-case", self._case, *self._hosts, "--all-hosts", "--global-batch", "8"]
+        self.process = self._command.start("launch", *words, "--epochs", epochs, *arguments)
         self.wait_for("runs/1/metrics.jsonl")
 
     def wait_for(self, pattern: str) -> None:
@@ -54,15 +46,6 @@ class Job:
         """Give the one line that a training ends with which has failed."""
         return self.end().refusal(1)
 
-    def pids(self, host, words: str) -> list[int]:
-        """Give the processes of a host whose command line has these words, parents first."""
-        lines = host.command_lines().items()
-        return [pid for pid, line in lines if words in " ".join(line) and "python" in line[0]]
-
-    def workers(self, host) -> list[int]:
-        servers = self.pids(host, "launch.workers.fork_server")
-        return [pid for pid in servers if parent_of(pid) in servers]
-
     def logins(self, host) -> list[int]:
         """Give the processes of sshd that hold a host's logins."""
         lines = host.command_lines().items()
@@ -77,10 +60,6 @@ class Job:
         return found
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 @pytest.fixture
 def job(tuned, shared_testbed, cases) -> Iterator[Job]:
     yield Job(tuned, shared_testbed, f"{cases}:Steady")
@@ -90,7 +69,7 @@ def job(tuned, shared_testbed, cases) -> Iterator[Job]:
 def test_worker_that_is_killed_is_named_with_its_host(job):
     job.start()
     host = job.bed.hosts[1]
-    os.kill(job.workers(host)[0], signal.SIGKILL)
+    os.kill(host.workers()[0], signal.SIGKILL)
     assert f"on {host.name}: killed by signal 9 (SIGKILL): see " in job.error()
 
 
@@ -99,7 +78,7 @@ def test_rank_that_is_killed_is_named_and_not_the_one_that_misses_it(job, number
     """The story: Open MPI ended the other rank, and mpirun said only that this one had failed."""
     job.start()
     host = job.bed.hosts[number]
-    os.kill(job.pids(host, "launch.rank")[0], signal.SIGKILL)
+    os.kill(host.find("launch.rank")[0], signal.SIGKILL)
     assert job.error() == f"error: {host.name}: rank {number} was killed by signal 9 (SIGKILL)"
 
 
@@ -119,21 +98,21 @@ def test_mpirun_that_is_killed_is_named(job):
 
 def test_rank_of_the_first_host_that_stands_still_is_named_and_not_mpirun(job):
     job.start()
-    os.kill(job.pids(job.bed.hosts[0], "launch.rank")[0], signal.SIGSTOP)
+    os.kill(job.bed.hosts[0].find("launch.rank")[0], signal.SIGSTOP)
     assert job.error().startswith("error: node1: its rank does not answer, ")
 
 
 def test_rank_that_stands_still_is_missed_though_its_connections_are_whole(job):
     job.start()
     host = job.bed.hosts[1]
-    os.kill(job.pids(host, "launch.rank")[0], signal.SIGSTOP)
+    os.kill(host.find("launch.rank")[0], signal.SIGSTOP)
     assert job.error() == "error: node2: does not answer node1 any more"
 
 
 def test_worker_that_hangs_is_named_and_not_the_node_that_waits_for_it(job):
     job.start("--hang-timeout", "5s")
     host = job.bed.hosts[1]
-    os.kill(job.workers(host)[0], signal.SIGSTOP)
+    os.kill(host.workers()[0], signal.SIGSTOP)
     error = job.error()
     assert "on node2: hangs, " in error
     assert "it is stopped, as by SIGSTOP" in error

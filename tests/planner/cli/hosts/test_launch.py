@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 
 import pytest
 
-from planner.cluster.links import HostLink, MeasuredLinks
 from planner.store import Store
-
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+from tests.planner.cluster.alexnet_nodes import network
 
 
 @pytest.fixture
 def hosts(tuned, shared_testbed):
     """Two hosts with this machine's hardware, and so with its plan, on a network of some speed."""
-    bed = shared_testbed
-    bed.write_host_file(tuned.folder / "hosts")
+    options = shared_testbed.options(tuned.folder)
 
     def measured(bytes_per_s):
         with Store.open(str(tuned.folder / "planner.db")) as store:
-            link = HostLink(first="node1", second="node2", latency_s=1e-6, bytes_per_s=bytes_per_s)
             (plan,) = store.plans.find()
-            names, prints = ("node1", "node2"), (plan.fingerprint, plan.fingerprint)
-            store.machines.save_links(
-                MeasuredLinks(hosts=names, fingerprints=prints, measured_at=NOW, links=(link,))
-            )
+            known = {"name": "node", "fingerprints": (plan.fingerprint,) * 2, "latency_s": 1e-6}
+            store.machines.save_links(network(2, bytes_per_s, **known).measured)
 
     def launch(case, *arguments):
-        words = ("--hosts", "hosts", "--ssh-config", bed.ssh_config, "--allow-run-as-root")
-        return tuned.run("launch", "--use-case", case, *words, *arguments)
+        return tuned.run("launch", "--use-case", case, *options, *arguments)
 
     return tuned, measured, launch
 

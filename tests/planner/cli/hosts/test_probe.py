@@ -15,9 +15,7 @@ RATE_BYTES_PER_S = 100e6 / 8
 @pytest.fixture
 def probe(ddlplan, testbed):
     def do(bed, *arguments, begin=ddlplan.run):
-        file = bed.write_host_file(ddlplan.folder / "hosts")
-        words = ("--ssh-config", bed.ssh_config, "--allow-run-as-root", *arguments)
-        return begin("probe", "--hosts", file, *words)
+        return begin("probe", *bed.options(ddlplan.folder), *arguments)
 
     return do
 
@@ -68,8 +66,7 @@ def test_host_lost_while_the_network_is_measured_is_named_and_the_others_are_mea
     bed = testbed(3, rate="20mbit")
     process = probe(bed, "--json", begin=ddlplan.start)
     ddlplan.wait_until(lambda: ddlplan.count("probes") == 3, "a probe of each host")
-    lines = bed.hosts[2].command_lines().items()
-    (rank,) = (pid for pid, words in lines if "planner.cluster_tuning.rank" in words)
+    (rank,) = bed.hosts[2].find("planner.cluster_tuning.rank")
     os.kill(rank, signal.SIGKILL)
     ended = ddlplan.end(process)
     assert ended.code == 0, ended.err

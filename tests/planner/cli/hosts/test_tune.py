@@ -32,12 +32,8 @@ def know_hosts(command, tuned_folder, names):
 
 
 def tune(begin, command, bed, case, *arguments):
-    file = bed.write_host_file(command.folder / "hosts")
-    return begin(
-        *("tune", "--use-case", f"{CASES}:{case}", "--hosts", file, "--ssh-config"),
-        *(bed.ssh_config, "--allow-run-as-root", "--strategies", "sequential,threads"),
-        *("--json", *arguments),
-    )
+    words = ("tune", "--use-case", f"{CASES}:{case}", *bed.options(command.folder))
+    return begin(*words, "--strategies", "sequential,threads", "--json", *arguments)
 
 
 def roles(command, node):
