@@ -7,12 +7,10 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 SEED = 20
-DECODED = f"{Path(__file__).parents[2] / 'launch/cases/tiny_cases.py'}:Decoded"
 
 
 def tune(command, case, *arguments):
@@ -100,13 +98,3 @@ def test_killed_search_loses_nothing_and_leaves_nothing_running(probed, cases):
     drawn = [trial for trial in trials if trial["role"] == "search" and trial["parameters"]]
     searched = [json.dumps(trial["parameters"]) for trial in drawn]
     assert len(searched) == len(set(searched))
-
-
-@pytest.mark.long
-def test_room_that_decoded_pictures_need_is_said(probed, tmp_path):
-    arguments = ("--use-case", DECODED, "--budget", "5m", "--trials", 0)
-    ended = probed.run("tune", *arguments, "--json", DDLPLAN_CACHE=str(tmp_path / "kept"))
-    assert ended.code == 0, ended.err
-    assert ended.document["data"]["pixel_bytes"] == 55 * 192
-    said = f"decoded pictures: 10.3 KiB in {tmp_path / 'kept'}, and as much memory"
-    assert said in ended.err
