@@ -28,6 +28,9 @@ from probes.hardware import Gpu
 
 NODE = node_of(2, memory_bytes=2**33)
 CASE = PLAIN_CASE
+DEFAULTS = Plan(strategy="threads", node_batch=32, threads_per_process=2)
+"""What a user has there without ddlplan: all cores, nothing set."""
+
 GPU = Gpu(nvml_index=0, cuda_index=0, name="imagined", uuid="GPU-0")
 
 REQUEST = TuneRequest(
@@ -42,6 +45,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.now_s = 0.0
+        self.starts = 0
         self.ran: list[tuple[Role, Plan]] = []
         self.final_rounds: list[RoundEnded] = []
         self.fail = lambda plan: None
@@ -78,6 +82,7 @@ class Recorded:
         failed = self.fail(plan) or (self.fail_final(plan) if role is Role.FINAL else None)
         if failed is not None:
             raise TrialFailedError(failed, str(failed))
+        self.starts += 1
         return RecordedContender(self, plan, role)
 
 

@@ -17,10 +17,9 @@ from planner.tuning.findings import Findings
 from planner.tuning.tune_request import TuneRequest
 from probes.disturbance import Disturbance
 from probes.timing import DisturbedTurn, Measurement
-from tests.planner.tuning.recorded_search import CASE, NODE
+from tests.planner.tuning.recorded_search import CASE, DEFAULTS, NODE
 
 BASELINE = Plan(strategy="sequential", node_batch=32)
-DEFAULTS = Plan(strategy="threads", node_batch=32, threads_per_process=2)
 OTHER = Plan(strategy="pipeline", node_batch=32, processes=2)
 
 

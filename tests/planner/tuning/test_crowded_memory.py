@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from launch.plan import Plan
-from planner.store import Store
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from tests.planner.tuning.recorded_search import (
@@ -30,7 +29,6 @@ class SmallMemory(Recorded):
         super().__init__()
         self.open: list[KillableContender] = []
         self.killed: list[Plan] = []
-        self.starts = 0
         self.most_bytes = 0
 
     def need_bytes(self, plan: Plan) -> int:
@@ -38,7 +36,6 @@ class SmallMemory(Recorded):
 
     def start(self, plan: Plan) -> RecordedContender:
         super().start(plan)
-        self.starts += 1
         role = self.ran[-1][0] if self.ran else Role.SEARCH
         contender = KillableContender(self, plan, role)
         self.open.append(contender)
@@ -78,22 +75,18 @@ def machine() -> SmallMemory:
 
 
 def test_plan_that_is_too_large_by_itself_costs_the_others_nothing_but_its_time(
-    store, machine, tmp_path
+    store, machine, usual
 ):
     """The story: 20 plans became 15, for each turn after it was a start, and it took 35 s more."""
-    Search(store, machine).tune()  # where all plans have memory enough
-    crowded = SmallMemory()
-    crowded.need_bytes = lambda plan: 2 * LIMIT if plan.allocator == "retain" else 10**8
-    with Store.open(str(tmp_path / "crowded.db")) as other:
-        outcome = Search(other, crowded, replace(REQUEST, fresh=True)).tune()
-    assert crowded.killed
+    machine.need_bytes = lambda plan: 2 * LIMIT if plan.allocator == "retain" else 10**8
+    outcome = Search(store, machine).tune()
+    assert machine.killed
     assert {r.outcome for r in outcome.trials if r.plan.allocator == "retain"} == {
         Outcome.OUT_OF_MEMORY
     }
-    assert (
-        crowded.starts < 2 * machine.starts
-    )  # 51 and 34: each plan that lacks memory starts twice
-    assert crowded.now_s <= 182
+    # 51 and 34, where all plans have memory enough: each that lacks it starts twice.
+    assert machine.starts < 2 * usual.recorded.starts
+    assert machine.now_s <= 182
 
 
 def test_search_whose_plans_do_not_fit_at_once_ends_within_its_budget(store, machine):

@@ -14,16 +14,21 @@ from planner.errors import NoPlanError
 from planner.trials.contender import TrialFailedError
 from planner.trials.result import Outcome, Role
 from probes.disturbance import Disturbance
-from tests.planner.tuning.recorded_search import CASE, REQUEST, Recorded, RecordedContender, Search
+from tests.planner.tuning.recorded_search import (
+    CASE,
+    DEFAULTS,
+    REQUEST,
+    Recorded,
+    RecordedContender,
+    Search,
+)
 
 FEW = replace(REQUEST, trials=4)
 """For what is so however many plans are tried: to propose one takes most of the time here."""
 
 
 def test_defaults_come_first_and_are_plain(usual):
-    """What a user has without ddlplan: all cores, nothing set."""
-    defaults = Plan(strategy="threads", node_batch=32, threads_per_process=2)
-    assert usual.recorded.ran[0] == (Role.DEFAULTS, defaults)
+    assert usual.recorded.ran[0] == (Role.DEFAULTS, DEFAULTS)
 
 
 def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_the_usual_batch(
@@ -31,9 +36,7 @@ def test_best_plan_is_compared_with_defaults_one_core_and_its_own_settings_at_th
 ):
     found, recorded = usual.outcome.plan, usual.recorded
     compared = {one.name: one for one in found.comparisons}
-    assert compared["defaults"].plan == Plan(
-        strategy="threads", node_batch=32, threads_per_process=2
-    )
+    assert compared["defaults"].plan == DEFAULTS
     assert compared["one_core"].plan == Plan(strategy="sequential", node_batch=32)
     assert compared["own_batch"].plan == replace(found.plan, node_batch=32)
     for one in compared.values():
@@ -101,16 +104,9 @@ def test_disturbed_turns_of_the_defaults_are_repeated_within_the_budget(store, r
 
 
 def test_best_plan_found_is_near_the_best_there_is(usual):
-    possible = usual.recorded.sample_s(
-        Plan(
-            strategy="threads",
-            node_batch=256,
-            threads_per_process=2,
-            memory_format="channels_last",
-            allocator="retain",
-        )
-    )
-    assert 1 / usual.outcome.plan.throughput_samples_per_s.median < 1.02 * possible
+    best = replace(DEFAULTS, node_batch=256, memory_format="channels_last", allocator="retain")
+    possible_s = usual.recorded.sample_s(best)
+    assert 1 / usual.outcome.plan.throughput_samples_per_s.median < 1.02 * possible_s
 
 
 @pytest.mark.parametrize(
@@ -264,10 +260,9 @@ def test_finalist_that_fails_does_not_keep_the_others_at_their_rounds(store, rec
 
 
 def test_defaults_are_the_best_plan_where_nothing_beats_them(store, recorded):
-    defaults = Plan(strategy="threads", node_batch=32, threads_per_process=2)
-    recorded.sample_s = lambda plan: 0.03 if plan == defaults else 0.05
-    outcome = Search(store, recorded, replace(REQUEST, trials=4)).tune()
-    assert outcome.plan.plan == defaults
+    recorded.sample_s = lambda plan: 0.03 if plan == DEFAULTS else 0.05
+    outcome = Search(store, recorded, FEW).tune()
+    assert outcome.plan.plan == DEFAULTS
     assert outcome.plan.speedup.median == pytest.approx(1.0, rel=0.01)
     assert outcome.one_core_unknown == "no plan was raced again beside PyTorch's defaults"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from launch.plan import Plan
 from launch.reports import StepDone
 from planner.trials.contender import TrialFailedError
-from planner.trials.result import Outcome
+from planner.trials.result import Outcome, Role
 from planner.tuning.race import Race
 
 PLAN = Plan(strategy="sequential", node_batch=10)
@@ -21,14 +21,14 @@ class Scripted:
     gpu_bytes = None
 
     def __init__(
-        self, name, times_s, log, *, input_s=(0.0,), read_ahead=(0,), samples=(10,), unseen=()
+        self, name, times_s, log=None, *, input_s=(0.0,), read_ahead=(0,), samples=(10,), unseen=()
     ) -> None:
         self._name = name
         self._times_s = times_s
         self._input_s = input_s
         self._read_ahead = read_ahead
         self._samples = samples
-        self._log = log
+        self._log = [] if log is None else log
         self._unseen = unseen
         self._made = 0
         self.is_closed = False
@@ -68,3 +68,9 @@ class Scripted:
 def race_of(*contenders):
     waiting = list(contenders)
     return Race(lambda plan: waiting.pop(0))
+
+
+def entered(*contenders, plan=PLAN, role=Role.SEARCH):
+    """Give a race, and the entrants of contenders that have entered it, all with one plan."""
+    race = race_of(*contenders)
+    return race, [race.enter(plan, role, time_limit_s=99) for _ in contenders]

@@ -24,8 +24,8 @@ class Killable(Scripted):
 
 def test_plan_that_was_ended_while_it_stood_still_has_its_turn_again_alone():
     """The story: the others were parked just before its turn, so it counted as too large."""
-    first, fits = Killable("first", [2.0], []), [True]
-    contenders = iter([first, *(Scripted(name, [2.0], []) for name in ("other", "again", "other"))])
+    first, fits = Killable("first", [2.0]), [True]
+    contenders = iter([first, *(Scripted(name, [2.0]) for name in ("other", "again", "other"))])
     race = Race(lambda _: next(contenders), fits=lambda _: fits[-1])
     entrants = [race.enter(PLAN, Role.SEARCH, time_limit_s=99) for _ in range(2)]
     first.is_killed = True
