@@ -190,7 +190,7 @@ def test_a_huge_file_is_refused_without_reading_all_of_it(tmp_path):
         ("gpu1", ["gpu1"]),
         ("GPU1", ["GPU1"]),
         ("gpu[01-03,07],login1", ["gpu01", "gpu02", "gpu03", "gpu07", "login1"]),
-        ("a,b[1-2]c[3,4],d", ["a", "b1c3", "b1c4", "b2c3", "b2c4", "d"]),
+        ("a,b[1-2]c[3,4]-ib,d[1]", ["a", "b1c3-ib", "b1c4-ib", "b2c3-ib", "b2c4-ib", "d1"]),
     ],
 )
 def test_the_nodes_of_a_slurm_allocation_are_read(text, expected):

@@ -36,17 +36,16 @@ def request_of(name: str, batches=BATCHES, **more) -> SweepRequest:
 
 
 @pytest.fixture(scope="module")
-def db(tmp_path_factory, shared_servers) -> str:
+def shared_db(tmp_path_factory, shared_servers) -> str:
     return str(tmp_path_factory.mktemp("sweeps") / "planner.db")
 
 
 @pytest.fixture(scope="module")
-def done(db) -> StoredSweep:
-    return sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=db).sweep
+def done(shared_db) -> StoredSweep:
+    return sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=shared_db).sweep
 
 
-def test_sweep_has_the_hardware_of_its_machine(tmp_path):
-    db = str(tmp_path / "planner.db")
+def test_sweep_has_the_hardware_of_its_machine(db):
     record = replace(sample_record([32]), node=NODE.node, fingerprint=NODE.fingerprint())
     with Store.open(db) as store:
         sweep_id = store.sweeps.begin(record, fresh=False).record.id
@@ -112,19 +111,19 @@ def test_point_trains_exactly_as_a_launch_of_the_same_plan_does(done, tmp_path, 
 
 
 @pytest.mark.long
-def test_second_call_trains_nothing_again(done, db):
-    again = sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=db)
+def test_second_call_trains_nothing_again(done, shared_db):
+    again = sweeps.sweep(request_of("Clouds", devices=(1, 2), epochs=2), db=shared_db)
     assert again.new_points == 0
     assert again.sweep.record.id == done.record.id
-    assert sweeps.find(db=db)[0].num_points == 4
+    assert sweeps.find(db=shared_db)[0].num_points == 4
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "outcome"), [("Explodes", "nan_loss"), ("Dies", "crash")])
-def test_point_that_fails_is_a_result_and_the_sweep_goes_on(db, name, outcome):
+def test_point_that_fails_is_a_result_and_the_sweep_goes_on(shared_db, name, outcome):
     ended = []
     listener = lambda report, host=None: ended.append(report)  # noqa: E731
-    found = sweeps.sweep(request_of(name, devices=(1,)), db=db, listener=listener).sweep
+    found = sweeps.sweep(request_of(name, devices=(1,)), db=shared_db, listener=listener).sweep
     assert [str(one.outcome) for one in found.points] == ["ok", outcome]
     assert found.points[1].reason
     assert len([one for one in ended if isinstance(one, PointDone)]) == 2
@@ -132,9 +131,8 @@ def test_point_that_fails_is_a_result_and_the_sweep_goes_on(db, name, outcome):
 
 @pytest.mark.long
 @pytest.mark.usefixtures("shared_servers")
-def test_stored_plan_is_swept_with_the_batches_of_the_sweep(tmp_path):
-    db, node = str(tmp_path / "planner.db"), probe(quick=True)
-    workload = make_workload(f"{CLOUDS}:Clouds")
+def test_stored_plan_is_swept_with_the_batches_of_the_sweep(db):
+    node, workload = probe(quick=True), make_workload(f"{CLOUDS}:Clouds")
     stored = replace(
         FOUND,
         plan=Plan(strategy="sequential", fused_optimizer=True, node_batch=64),
@@ -155,11 +153,10 @@ def test_stored_plan_is_swept_with_the_batches_of_the_sweep(tmp_path):
     assert labels == ["1 worker", f"plan {plan_id}"]
 
 
-def test_batch_of_fewer_samples_than_workers_is_refused_before_anything_starts(tmp_path):
-    db = tmp_path / "planner.db"
+def test_batch_of_fewer_samples_than_workers_is_refused_before_anything_starts(db):
     with pytest.raises(InvalidPlanError, match=r"--batches has 1 and 2 workers: .*at least one"):
-        sweeps.sweep(request_of("Clouds", batches=(1, 64), devices=(1, 2)), db=str(db))
-    assert not db.exists()
+        sweeps.sweep(request_of("Clouds", batches=(1, 64), devices=(1, 2)), db=db)
+    assert not Path(db).exists()
 
 
 @pytest.mark.parametrize(
@@ -191,11 +188,11 @@ def test_devices_that_nobody_named_are_no_more_than_the_smallest_batch_has_sampl
     assert said == notes
 
 
-def test_more_devices_than_there_are_are_refused(tmp_path):
+def test_more_devices_than_there_are_are_refused(db):
     with pytest.raises(InvalidPlanError, match="--devices has 4096 and usable_"):
-        sweeps.sweep(request_of("Clouds", devices=(4096,)), db=str(tmp_path / "planner.db"))
+        sweeps.sweep(request_of("Clouds", devices=(4096,)), db=db)
 
 
-def test_best_plan_of_nothing_names_the_command_that_finds_one(tmp_path):
+def test_best_plan_of_nothing_names_the_command_that_finds_one(db):
     with pytest.raises(NoPlanError, match=r"no plan for .*: run ddlplan tune"):
-        sweeps.sweep(request_of("Clouds", plans="best"), db=str(tmp_path / "planner.db"))
+        sweeps.sweep(request_of("Clouds", plans="best"), db=db)

@@ -16,9 +16,8 @@ from planner.store import Store
 
 
 @pytest.fixture
-def case_of(tmp_path):
+def case_of(db):
     """Store a plan of a use case; give what its number leads to."""
-    db = str(tmp_path / "planner.db")
 
     def find(use_case: str) -> str:
         with Store.open(db) as store:
@@ -54,14 +53,14 @@ def test_plan_of_a_script_leads_to_the_command_with_that(case_of, tmp_path):
     assert str(caught.value) == f"plan 1 is of a script, which is run by {line}"
 
 
-def test_plan_that_is_not_there_is_none(tmp_path):
+def test_plan_that_is_not_there_is_none(db):
     with pytest.raises(NoPlanError):
-        find_case_of_plan(1, db=str(tmp_path / "planner.db"))
+        find_case_of_plan(1, db=db)
 
 
-def test_imported_plan_of_a_built_in_use_case_that_was_found_with_data_asks_for_them(tmp_path):
+def test_imported_plan_of_a_built_in_use_case_that_was_found_with_data_asks_for_them(db):
     """The story: `launch --plan 1` trained on drawn photos, and said nothing of --data."""
-    db, photos = str(tmp_path / "planner.db"), Path("/data/photos")
+    photos = Path("/data/photos")
     for number, (use_case, is_generated) in enumerate(
         [("simplebig", True), ("lab.cases:Mine", False), ("mnist_cnn,lr=0.1", False)], 1
     ):
@@ -79,9 +78,8 @@ def test_imported_plan_of_a_built_in_use_case_that_was_found_with_data_asks_for_
     )
 
 
-def test_plan_of_a_search_leads_to_the_data_too(tmp_path):
+def test_plan_of_a_search_leads_to_the_data_too(db, tmp_path):
     """`launch --plan 3` would have trained on drawn photos what was tuned on the user's own."""
-    db = str(tmp_path / "planner.db")
     with Store.open(db) as store:
         study_id = store.studies.get_or_create(
             replace(STUDY, facts=replace(FACTS, data="/data/photos"))

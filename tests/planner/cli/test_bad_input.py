@@ -99,7 +99,8 @@ CASES = [
     ("launch --use-case simplebig --data missing", 2, "missing"),
     ("doctor --use-case simplebg", 2, "did you mean simplebig?"),
     ("doctor --mpirun nowhere/mpirun", 4, "nowhere/mpirun"),
-    ("launch --use-case simplebig --mpirun nowhere/mpirun", 2, "nowhere/mpirun"),
+    # A slip in its name ended with the exit code of a failed training.
+    ("launch --use-case simplebig --mpirun nowhere/mpirun", 2, "mpirun: there is no such program"),
     ("tune --use-case simplebig --hosts remote --mpirun nowhere/mpirun", 2, "nowhere/mpirun"),
     ("launch --use-case simplebig --checkpoint-every 5m", 2, "no --checkpoint"),
     ("tune", 2, "--use-case"),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-
-STEADY = f"{Path(__file__).parents[1] / 'steady_cases.py'}:Steady"
 
 
 def weights_of(command, run: int) -> dict[str, torch.Tensor]:
@@ -23,25 +19,12 @@ def kept_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("step-*"))
 
 
-@pytest.fixture(scope="module")
-def kept_training(tuned_folder, command_line, tmp_path_factory) -> tuple[Path, dict[str, Any]]:
-    """A folder in which two epochs have left a checkpoint, and what their launch answered."""
-    command = command_line(tmp_path_factory.mktemp("kept"))
-    shutil.copy(tuned_folder / "planner.db", command.folder)
-    words = ("--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
-    ended = command.launch(STEADY, *words)
-    assert ended.code == 0, ended.err
-    return command.folder, ended.document["data"]
-
-
 @pytest.mark.long
-def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(
-    tuned, steady, kept_training
-):
-    folder, answer = kept_training
-    (name,) = kept_in(folder / "kept")
-    assert answer["checkpoint"] == str(folder.resolve() / "kept" / name)
-    shutil.copytree(folder / "kept", tuned.folder / "kept")
+def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(tuned, steady):
+    kept = tuned.launch(steady, "--epochs", "2", "--seed", "5", "--checkpoint", "kept", "--json")
+    assert kept.code == 0, kept.err
+    (name,) = kept_in(tuned.folder / "kept")
+    assert kept.document["data"]["checkpoint"] == str(tuned.folder.resolve() / "kept" / name)
     whole = tuned.launch(steady, "--epochs", "3", "--seed", "5")
     assert whole.code == 0, whole.err
     more = tuned.launch(steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
@@ -50,9 +33,9 @@ def test_a_finished_training_goes_on_to_more_epochs_as_if_it_had_not_ended(
     assert f"checkpoint kept/{kept_in(tuned.folder / 'kept')[-1]}" in more.out
     again = tuned.launch(steady, "--epochs", "3", "--checkpoint", "kept", "--resume")
     assert again.code == 0, again.err
-    assert again.out.startswith("weights    runs/3/weights.safetensors")
-    theirs = weights_of(tuned, 1)
-    for run in (2, 3):
+    assert again.out.startswith("weights    runs/4/weights.safetensors")
+    theirs = weights_of(tuned, 2)
+    for run in (3, 4):
         ours = weights_of(tuned, run)
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
 
@@ -110,22 +93,3 @@ def test_checkpoints_that_cannot_be_are_one_line(arguments, message, tuned, stea
     before = tuned.listing()
     assert message in tuned.launch(steady, *arguments).refusal()
     assert tuned.listing() == before
-
-
-@pytest.mark.long
-def test_a_training_that_was_kept_is_not_lost_to_another_one(
-    tuned, steady, cases, import_for, kept_training
-):
-    shutil.copytree(kept_training[0] / "kept", tuned.folder / "kept")
-    import_for("NotANumber")
-    expected = {
-        (steady,): "holds checkpoints of a training already, the newest is step-",
-        (f"{cases}:NotANumber", "--resume"): f"is one of {steady}, not of ",
-    }
-    for arguments, message in expected.items():
-        assert message in tuned.launch(*arguments, "--checkpoint", "kept").refusal()
-    (name,) = kept_in(tuned.folder / "kept")
-    file = tuned.folder / "kept" / name / "weights-0.safetensors"
-    file.write_bytes(file.read_bytes()[:-1])
-    refused = tuned.launch(steady, "--checkpoint", "kept", "--resume", "--epochs", "2")
-    assert "no usable checkpoint in kept: " in refused.refusal()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from own_mpirun import write_mpirun
 
@@ -26,12 +24,6 @@ def test_mpirun_that_we_do_not_speak_to_is_a_bad_option(tmp_path, version):
     assert own in str(refused.value)
 
 
-def test_mpirun_that_is_not_there_is_a_bad_option():
-    """The story: a slip in its name ended with the exit code of a failed training."""
-    with pytest.raises(UsageError, match=r"^--mpirun=/nowhere/mpirn: there is no such program"):
-        HostAccess(mpirun="/nowhere/mpirn").check_mpirun()
-
-
 def test_mpirun_that_cannot_be_started_is_a_bad_option(tmp_path):
     program = tmp_path / "mpirun"
     program.write_bytes(b"\x7fELF, but not really")
@@ -40,22 +32,20 @@ def test_mpirun_that_cannot_be_started_is_a_bad_option(tmp_path):
         HostAccess(mpirun=str(program)).check_mpirun()
 
 
-def test_machine_without_any_mpirun_is_told_before_anything_is_written(tmp_path, monkeypatch):
-    """The story: it ended with the exit code of a failed training, and left a run directory."""
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+@pytest.mark.usefixtures("without_mpirun")
+def test_machine_without_any_mpirun_is_told_how_to_get_one(monkeypatch, tmp_path):
     with pytest.raises(UsageError, match=r"^no mpirun beside this Python nor .*pip install"):
         HostAccess().require_mpirun()
     write_mpirun(tmp_path, OPEN_MPI)
+    monkeypatch.setenv("PATH", str(tmp_path))
     HostAccess().require_mpirun()
 
 
-def test_slurm_starts_the_ranks_without_any_mpirun_but_no_peers(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+@pytest.mark.usefixtures("without_mpirun")
+def test_slurm_starts_the_ranks_without_any_mpirun_but_no_peers(monkeypatch, tmp_path):
+    (tmp_path / "srun").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SLURM_JOB_ID", "1")
-    (tmp_path / "srun").touch(mode=0o755)
     HostAccess().require_mpirun()
     with pytest.raises(UsageError, match=r"^no mpirun beside this Python nor .*pip install"):
         HostAccess().require_mpirun(also_in_slurm=True)

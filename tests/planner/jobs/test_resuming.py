@@ -88,6 +88,13 @@ def test_a_training_whose_epochs_are_all_done_may_be_finished(folder):
     assert (request.epochs, request.checkpoint.done_epochs) == (2, 2)
 
 
+def test_checkpoints_of_a_training_are_lost_to_no_other_one(folder):
+    with pytest.raises(CheckpointError, match="already, the newest is step-00000040: go on with"):
+        start(folder, resume=False)
+    with pytest.raises(CheckpointError, match="is one of simplebig, not of mnist_cnn: name the"):
+        start(folder, workload=Workload(use_case="mnist_cnn"))
+
+
 @pytest.mark.parametrize(("position", "of"), [(0, 2), (8, 3)])
 def test_a_checkpoint_of_more_than_is_asked_for_is_refused(position, of, tmp_path):
     save(tmp_path, replace(MANIFEST, position=position))

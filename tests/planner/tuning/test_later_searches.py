@@ -21,15 +21,6 @@ from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
 OTHER_NODE = replace(NODE, node="n2")
 
 
-def test_interrupted_search_keeps_what_had_its_turns(store, recorded):
-    recorded.stop_after = 4
-    outcome = Search(store, recorded).tune()
-    assert outcome.interrupted
-    kept = [trial.result.plan for trial in store.studies.all_trials()]
-    assert len(kept) >= 2
-    assert set(kept) <= {plan for _, plan in recorded.ran}
-
-
 def test_plan_is_known_though_ctrl_c_comes_as_its_trial_is_stored(store, recorded, monkeypatch):
     """The story: the database had a plan that the search ended without."""
     add_trial = type(store.studies).add_trial
@@ -98,9 +89,12 @@ def test_search_that_is_interrupted_in_its_first_trial_says_that_it_starts_again
     assert Noted(message="nothing was measured yet: the same command starts again") in said
 
 
-def test_interrupted_search_goes_on_where_it_stopped(store, recorded):
+def test_interrupted_search_keeps_what_had_its_turns_and_goes_on_where_it_stopped(store, recorded):
     recorded.stop_after = 4
-    Search(store, recorded).tune()
+    assert Search(store, recorded).tune().interrupted
+    kept = [trial.result.plan for trial in store.studies.all_trials()]
+    assert len(kept) >= 2
+    assert set(kept) <= {plan for _, plan in recorded.ran}
     recorded.stop_after = None
     spent_s = recorded.now_s
     Search(store, recorded).tune()
