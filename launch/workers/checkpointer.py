@@ -28,6 +28,7 @@ from launch.local_group.group import LocalGroup
 from launch.plan import Plan
 from launch.reports import CheckpointSaved, Reporter
 from launch.training.step import TrainStep
+from launch.use_cases._base import UseCase
 from launch.workers.finiteness import check_finite_parameters
 from launch.workers.task import Task
 from probes import codec
@@ -36,6 +37,21 @@ _DROPPED = (
     "the checkpoint has gradients that --wire had not sent yet, and they are dropped: to keep "
     "them, resume on several hosts with the --wire that it was made with"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingWorker:
+    """A worker that trains: its task, what it trains, and with whom."""
+
+    task: Task
+    plan: Plan
+    """The task's, but for what `resolve_plan` takes from a checkpoint."""
+    case: UseCase
+    step: TrainStep
+    group: LocalGroup
+    rank: RequestClient | None
+    """``None`` where no rank handles requests, as in a trial."""
+    reporter: Reporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +85,15 @@ class Checkpointer:
     """
 
     def __init__(
-        self,
-        task: Task,
-        group: LocalGroup,
-        step: TrainStep,
-        schedules: Sequence[LRScheduler],
-        *,
-        samples: int,
-        reporter: Reporter,
+        self, worker: TrainingWorker, schedules: Sequence[LRScheduler], *, samples: int
     ) -> None:
-        self._task = task
-        self._group = group
-        self._step = step
+        self._task = task = worker.task
+        self._group = group = worker.group
+        self._step = step = worker.step
+        self._rank = worker.rank
+        self._reporter = worker.reporter
         self._schedules = schedules
         self._samples = samples
-        self._reporter = reporter
         self._started = time.monotonic()
         self._trained_s = 0.0
         self._saved: TrainingPosition | None = None
@@ -95,14 +105,14 @@ class Checkpointer:
             is_resumed = self._resume_from is not None
             self._writer = CheckpointWriter(Path(folder), group, is_resumed=is_resumed)
 
-    def resume(self, rank: RequestClient | None) -> TrainingPosition:
+    def resume(self) -> TrainingPosition:
         """Load the checkpoint that the task names, if any; return its progress.
 
         Raises:
             CheckpointError: It is one of another training.
         """
-        if len(self._task.split.node_batches) == 1:
-            rank = None  # no other node needs anything of this one
+        # No other node needs anything of a single one.
+        rank = self._rank if len(self._task.split.node_batches) > 1 else None
         if rank is not None:
             is_source = self._task.node == 0
             self._error_feedback = ErrorFeedback(rank, self._group.reducers, is_source=is_source)

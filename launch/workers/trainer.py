@@ -21,16 +21,12 @@ from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import Part, ShareSampler
 from launch.data.split import NodeSplit, Work
 from launch.errors import CheckpointError, UseCaseError
-from launch.gradient_sync.node_channel.requests import Directive, RequestClient
-from launch.local_group.group import LocalGroup
+from launch.gradient_sync.node_channel.requests import Directive
 from launch.noise_scale.efficiency import learning_rate_factor
 from launch.noise_scale.estimate import NoiseScale
-from launch.plan import Plan
-from launch.reports import BestWeightsSaved, Reporter, StepsFinished, StepsPaused, StrategyPrepared
+from launch.reports import BestWeightsSaved, StepsFinished, StepsPaused, StrategyPrepared
 from launch.training.schedule import make_schedule, scale_learning_rates
-from launch.training.step import TrainStep
-from launch.use_cases._base import UseCase
-from launch.workers.checkpointer import Checkpointer, TrainingPosition
+from launch.workers.checkpointer import Checkpointer, TrainingPosition, TrainingWorker
 from launch.workers.finiteness import check_finite_loss
 from launch.workers.input import (
     copy_to_device,
@@ -42,7 +38,7 @@ from launch.workers.input import (
 from launch.workers.share_loader import ShareLoader
 from launch.workers.step_permits import StepPermits
 from launch.workers.step_timer import LaunchedStep, StepTimer
-from launch.workers.task import Purpose, Task
+from launch.workers.task import Purpose
 from launch.workers.validation import Validation
 
 _TRIAL_EPOCHS = 1000
@@ -59,21 +55,13 @@ class Trainer:
         num_validation_samples: Likewise.
     """
 
-    def __init__(
-        self,
-        task: Task,
-        plan: Plan,
-        case: UseCase,
-        step: TrainStep,
-        reporter: Reporter,
-        rank: RequestClient | None,
-    ) -> None:
-        self._rank = rank
-        self._task = task
-        self._plan = plan
-        self._case = case
-        self._step = step
-        self._reporter = reporter
+    def __init__(self, worker: TrainingWorker) -> None:
+        plan, case = worker.plan, worker.case
+        self._worker = worker
+        self._task = task = worker.task
+        self._step = step = worker.step
+        self._rank = worker.rank
+        self._reporter = reporter = worker.reporter
         data = task.workload.data_path
         self._is_trial = task.purpose is Purpose.TIME
         self._training = open_training(
@@ -117,41 +105,26 @@ class Trainer:
         self._permits: StepPermits | None = None
         self.progress = TrainingPosition()
 
-    def prepare_input(self, group: LocalGroup) -> None:
+    def prepare_input(self) -> None:
         """Prepare the input of the plan before the first step. Collective.
 
         A trial times steps that find their pictures decoded, as all steps but those of a
         training's first epoch do.
         """
-        most = trial_samples(self._plan) if self._is_trial else None
+        plan = self._worker.plan
+        most = trial_samples(plan) if self._is_trial else None
         self._samples = self._sampler.draw_subset(most)
-        if self._is_trial or self._plan.input == "device":
-            decode_shares(self._training, self._samples, group)
+        if self._is_trial or plan.input == "device":
+            decode_shares(self._training, self._samples, self._worker.group)
         if self._step.part is not None:
-            self._training = copy_to_device(self._plan, self._training, self._samples, self._device)
+            self._training = copy_to_device(plan, self._training, self._samples, self._device)
 
-    def start_checkpointer(self, group: LocalGroup) -> Checkpointer:
+    def start_checkpointer(self) -> Checkpointer:
         """Make the checkpointer of this training; resume from a checkpoint, if one was named."""
-        checkpointer = Checkpointer(
-            self._task,
-            group,
-            self._step,
-            self._schedules,
-            samples=self.num_samples,
-            reporter=self._reporter,
-        )
-        self.progress = checkpointer.resume(self._rank)
+        checkpointer = Checkpointer(self._worker, self._schedules, samples=self.num_samples)
+        self.progress = checkpointer.resume()
         self._validation = Validation(
-            self._task,
-            self._plan,
-            self._case,
-            self._step,
-            self._validation_samples,
-            loader=self._loader,
-            seed_source=self._seed_source,
-            group=group,
-            rank=self._rank,
-            reporter=self._reporter,
+            self._worker, self._validation_samples, self._loader, self._seed_source
         )
         return checkpointer
 

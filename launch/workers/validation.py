@@ -12,16 +12,11 @@ from torch.utils.data import Dataset
 from launch.data.random_state import RandomUse, SeedSource
 from launch.data.samples import split_evenly
 from launch.data.split import BatchSize, Work
-from launch.gradient_sync.node_channel.requests import RequestClient
-from launch.local_group.group import LocalGroup
-from launch.plan import Plan
-from launch.reports import Reporter, Validated
+from launch.reports import Validated
 from launch.training.judge import judge
 from launch.training.loss import weigh
-from launch.training.step import TrainStep
-from launch.use_cases._base import UseCase
+from launch.workers.checkpointer import TrainingWorker
 from launch.workers.share_loader import ShareLoader
-from launch.workers.task import Task
 
 _MOST_SAMPLES = 64
 """Of a batch: larger ones make no validation faster."""
@@ -35,28 +30,18 @@ class Validation:
 
     def __init__(
         self,
-        task: Task,
-        plan: Plan,
-        case: UseCase,
-        step: TrainStep,
+        worker: TrainingWorker,
         dataset: Dataset[Any],
-        *,
         loader: ShareLoader,
         seed_source: SeedSource,
-        group: LocalGroup,
-        rank: RequestClient | None,
-        reporter: Reporter,
     ) -> None:
-        self._case = case
-        self._step = step
+        self._worker = worker
+        self._task = task = worker.task
+        self._group = group = worker.group
         self._dataset = dataset
         self._loader = loader
         self._seed_source = seed_source
-        self._group = group
-        self._rank = rank
-        self._reporter = reporter
-        self._task = task
-        self._batch_size = max(1, min(plan.node_batch // task.group_size, _MOST_SAMPLES))
+        self._batch_size = max(1, min(worker.plan.node_batch // task.group_size, _MOST_SAMPLES))
         self._sums = group.share_bytes(16 * group.size).view(torch.float64).view(group.size, 2)
 
     @torch.no_grad()
@@ -66,23 +51,24 @@ class Validation:
         Each worker's loss counts with its weight: its samples, where the use case does not say.
         """
         started = time.perf_counter()
+        case, step = self._worker.case, self._worker.step
         self._seed_source.seed_generators_for(RandomUse.VALIDATION, epoch)
-        self._step.model.eval()
+        step.model.eval()
         loss_sum, weight_sum, samples, metric_sums = 0.0, 0.0, 0, dict[str, float]()
         work = self._work()
         for batch, _ in self._loader.load(
             self._dataset, work, RandomUse.VALIDATION_SAMPLES, epoch, count()
         ):
             assert batch is not None, "none of its batches is empty"
-            placed, size = self._step.place(batch), self._case.size(batch)
-            batch_loss, metrics = judge(self._case, self._step.model, placed)
+            placed, size = step.place(batch), case.size(batch)
+            batch_loss, metrics = judge(case, step.model, placed)
             samples += size
-            if weight := weigh(self._case, placed):
+            if weight := weigh(case, placed):
                 loss_sum += batch_loss * weight
                 weight_sum += weight
             for name, value in metrics.items():
                 metric_sums[name] = metric_sums.get(name, 0.0) + float(value) * size
-        self._reporter.send(
+        self._worker.reporter.send(
             Validated(
                 epoch=epoch,
                 samples=samples,
@@ -106,6 +92,6 @@ class Validation:
         self._group.barrier()
         loss, total = self._sums.sum(0).tolist()
         self._group.barrier()  # all have read
-        if self._rank is not None:
-            loss, total = self._rank.add(loss), self._rank.add(total)
+        if (rank := self._worker.rank) is not None:
+            loss, total = rank.add(loss), rank.add(total)
         return loss / total if total else None

@@ -49,7 +49,7 @@ from launch.use_cases import resolve
 from launch.use_cases._base import UseCase
 from launch.use_cases._imports import find_users_line
 from launch.workers.case_description import describe
-from launch.workers.checkpointer import resolve_plan
+from launch.workers.checkpointer import TrainingWorker, resolve_plan
 from launch.workers.finiteness import check_finite_parameters
 from launch.workers.log import lacks_shared_memory
 from launch.workers.step_permits import StepPermits
@@ -143,14 +143,17 @@ def _train(
     step = strategy.build(plan, case, group)  # equal seeds give equal models
     group.barrier()
     rank = RequestClient(descriptors, task.local_rank) if task.has_rank else None
-    trainer = Trainer(task, plan, case, step, reporter, rank)
-    trainer.prepare_input(group)
+    worker = TrainingWorker(
+        task=task, plan=plan, case=case, step=step, group=group, rank=rank, reporter=reporter
+    )
+    trainer = Trainer(worker)
+    trainer.prepare_input()
     if task.purpose is Purpose.TIME:
         trainer.train_by_permits(permits)
     samples = {"training": trainer.num_samples, "validation": trainer.num_validation_samples}
     if (layout := group.gradient_layout(samples)) is not None:
         reporter.send(layout)
-    checkpointer = trainer.start_checkpointer(group)
+    checkpointer = trainer.start_checkpointer()
     if task.noise_cost_limit is not None:
         trainer.measure_noise(task.noise_cost_limit)
     _check_weights(task, trainer, step)
