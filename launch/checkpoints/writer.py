@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -19,6 +18,7 @@ from launch.checkpoints.tensor_file import write_tensors
 from launch.checkpoints.worker_part import WorkerPart
 from launch.errors import CheckpointError
 from launch.local_group.group import LocalGroup
+from launch.system.cache import try_lock
 from launch.system.durable_files import explain_os_error, make_folders, sync_folder, write_durably
 from probes import codec
 
@@ -92,7 +92,7 @@ class CheckpointWriter:
         # A file: on NFS a folder cannot be locked, nor what is not open for writing.
         descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _lock(descriptor, self._folder)
+            _lock(descriptor)
             # Once more: the folder that was checked at the start may be on another machine.
             if not self._is_resumed and (found := folders.list_checkpoints(self._folder)):
                 raise CheckpointError(
@@ -180,25 +180,18 @@ def _make_folder(hidden: Path) -> None:
     hidden.mkdir(mode=0o700)
 
 
-def _lock(descriptor: int, folder: Path) -> None:
-    """Lock a folder for this process and its children.
+def _lock(descriptor: int) -> None:
+    """Lock a file for this process and its children.
 
     By the kernel, so that nothing is left behind. Not by filelock, which knows no file systems
     without locks.
     """
     deadline = time.monotonic() + _LOCK_LIMIT_S
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    try:
+        while not try_lock(descriptor):
             if time.monotonic() >= deadline:
-                raise CheckpointError(
-                    "another job writes there: give each a folder of its own"
-                ) from error
+                raise CheckpointError("another job writes there: give each a folder of its own")
             time.sleep(0.1)
-        except OSError as error:
-            if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-                return  # a file system without locks: the user has to take care
-            raise
-        else:
-            return
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise  # else a file system without locks: the user has to take care

@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from threading import Thread
 
 from launch.hosts.host_line import Host
 
-LIMIT_S = 5.0
-_RESOLVE_TIMEOUT_S = 2.0
+LIMIT_S, _LIMIT_OF_ONE_S = 5.0, 2.0
 
 Resolve = Callable[[str], set[str]]
 """Returns the addresses of a name; none where it is not known."""
@@ -68,39 +68,32 @@ def resolve_all(
     return found
 
 
-def is_this_machine(
-    host: Host, *, resolve: Resolve = resolve, timeout_s: float = _RESOLVE_TIMEOUT_S
-) -> bool:
+def resolve_in_time(name: str) -> set[str]:
+    """Look up the addresses of one name; none where the system does not know any in time."""
+    return resolve_all([name], limit_s=_LIMIT_OF_ONE_S)[name]
+
+
+def is_this_machine(host: Host, *, resolve: Resolve = resolve_in_time) -> bool:
     """Whether a host of a host file is the machine that this runs on.
 
     By name where that suffices, else by address: one of this machine's interfaces has it.
 
     Args:
         host: Host to check.
-        resolve: Looks up a name. It may hang.
-        timeout_s: Time limit of that; a name that takes longer is another machine's.
+        resolve: Looks up a name, in bounded time.
     """
     own_name = socket.gethostname().lower()
     if host.key in _LOCAL_NAMES or host.key in (own_name, own_name.partition(".")[0]):
         return True
-    if _is_address(host.name):
+    with suppress(ValueError):  # a name that is no address
         return _is_own(host.name)
-    addresses = resolve_all([host.name], resolve=resolve, limit_s=timeout_s)[host.name]
-    return any(_is_own(address) for address in addresses)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
+    return any(map(_is_own, resolve(host.name)))
 
 
 def _is_own(address: str) -> bool:
+    bare = ip_address(address.partition("%")[0])
     # Here: what it imports would slow every other command.
     from probes.network.interfaces import read_addresses
 
-    bare = ip_address(address.partition("%")[0])
     own = {ip_address(one) for addresses in read_addresses().values() for one in addresses}
     return bare.is_loopback or bare in own

@@ -7,6 +7,8 @@ import re
 import sysconfig
 from pathlib import Path
 
+from launch.system.log_part import read_log_part
+
 _MAX_BYTES = 8 * 2**20
 _TAIL_BYTES = 1 << 14
 _OMISSION_NOTE = b"\n[... %d bytes are left out here ...]\n"
@@ -75,12 +77,7 @@ class BoundedLog:
 
 def read_tail(path: Path, lines: int) -> str:
     """Read the last lines of a file, nothing where there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ""
+    text = read_log_part(path, -_TAIL_BYTES, _TAIL_BYTES).text
     return "\n".join(text.splitlines()[-lines:])
 
 
