@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
-from xml.etree import ElementTree
 
 from _block import CASES, BenchError, Ddlplan, Output, Result
+from _gpu_tests import run_gpu_tests
 from _launches import Launches, say_plan
 from _photos import link_photos
 
@@ -46,9 +46,6 @@ _SMALLER = 8
 
 _RATE_TIME_S = 3.0
 _MOST_EPOCHS = 200
-
-_TEST_LIMIT_S = 150
-"""Of a test, so that one that hangs leaves time for the others."""
 
 Lines = Mapping[str, Mapping[str, Any]]
 """What is known of each part."""
@@ -145,44 +142,20 @@ def _measure_limits(*, options: Namespace, out: Output, **_: object) -> Found:
 
 
 def _run_tests(*, options: Namespace, out: Output, **_: object) -> Found:
-    """Run the tests that need a GPU.
-
-    Other files of tests are not even read: they import libraries that a machine may lack, and add
-    to the jobs of several nodes that are trained at once.
-    """
-    root = Path(__file__).parents[1]
-    files = [str(f) for f in (root / "tests").rglob("test_*.py") if "mark.gpu" in f.read_text()]
-    with tempfile.TemporaryDirectory(prefix="ddlplan-bench-") as folder:
-        report = Path(folder, "report.xml")
-        command = [sys.executable, "-m", "pytest", "-m", "gpu", "--junitxml", str(report)]
-        command += ["-o", f"timeout={_TEST_LIMIT_S}", *sorted(files)]
-        done = subprocess.run(command, cwd=root, stdout=sys.stderr, check=False)
-        if not report.exists():
-            raise BenchError(f"exit code {done.returncode} of {' '.join(command)}")
-        cases = list(ElementTree.parse(report).iter("testcase"))
-    states = {
-        kind: [c for c in cases if c.find(kind) is not None]
-        for kind in ("skipped", "failure", "error")
-    }
-    failed = [
-        f"{case.get('classname')}.{case.get('name')}"
-        for kind in ("failure", "error")
-        for case in states[kind]
-    ]
-    skipped = len(states["skipped"])
-    results = [
-        Result("tests that passed", len(cases) - skipped - len(failed)),
-        Result("tests that failed", len(failed)),
-        Result("tests that were skipped", skipped),
-    ]
-    out.show(results)
-    return {"results": results, "failed": failed}
+    """Run the tests that need a GPU; where some fail, the part has failed, with its figures."""
+    found = run_gpu_tests(options.limit)
+    passed, *_others = found["results"]
+    if options.device != "cpu" and not passed.value and not found["failed"]:
+        raise BenchError(f"no test was run: {'; '.join(found['skipped'])}")
+    out.show(found["results"])
+    return found
 
 
 def _search(model: str, precision: str, *, options: Namespace, out: Output, **_: object) -> Found:
     """Search as a user would; keep the plan, and what the search took."""
     with _launches(model, options) as (launches, _data):
         answer = launches.tune(f"{options.budget:.0f}s", precision)
+        trials = launches.list_trials()
     tuned = answer.data
     plan = tuned["plan"]
     say_plan(out, plan)
@@ -195,7 +168,7 @@ def _search(model: str, precision: str, *, options: Namespace, out: Output, **_:
     if plan["speedup"] is not None:
         results.append(Result("claimed speedup", plan["speedup"]["median"]))
     out.show(results)
-    return {"results": results, "plan": plan, "trials": tuned["trials"]}
+    return {"results": results, "plan": plan, "trials": trials}
 
 
 def _train(model: str, precision: str, *, options: Namespace, known: Lines, out: Output) -> Found:

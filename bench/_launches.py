@@ -78,6 +78,11 @@ class Launches:
         options = ("--budget", budget, "--precision", precision, *batch)
         return self._ddlplan.run("tune", *self._case, *self._data, *options, show_progress=True)
 
+    def list_trials(self) -> list[dict[str, Any]]:
+        """Give every trial, failed ones with their reason and the end of their log."""
+        trials: list[dict[str, Any]] = self._ddlplan.run("trials").data
+        return trials
+
     def best_plan(self, precision: str) -> dict[str, Any]:
         """Give the plan that `launch` would use; the fastest one where bf16 is allowed.
 
