@@ -75,7 +75,8 @@ def want_pairs(of: str, specs: Mapping[str, Spec], *, are_long: bool = False) ->
     Args:
         of: Name of the file.
         specs: Of its jobs, by name.
-        are_long: Whether long tests alone ask for them, which share an mpirun of their own.
+        are_long: Whether long tests alone ask for them, or such that need a GPU: these share an
+            mpirun of their own.
     """
     pairs = _LONG_PAIRS if are_long else _PAIRS
     pairs.update({f"{of} {name}": spec for name, spec in specs.items()})

@@ -26,14 +26,12 @@ SPECS = {
         case: Spec(case, [WHOLE, PARTS], 2 if case == "Uneven" else 1, file=MIRRORED)
         for case in CASES
     },
-    **(
-        {"GPU": Spec("Tied", [ON_GPU, PARTS], epochs=2, file=TINY)}
-        if torch.cuda.is_available()
-        else {}
-    ),
     "Early": Spec("Early", [PARTS, WHOLE], file=MIRRORED),
 }
+GPU_SPECS = {"GPU": Spec("Tied", [ON_GPU, PARTS], epochs=2, file=TINY)}
 want_pairs("mirror", SPECS)
+if torch.cuda.is_available():
+    want_pairs("mirror", GPU_SPECS, are_long=True)
 
 PINNED = torch.zeros(1 << 20, dtype=torch.uint8)
 """Never freed: CUDA would go on to take what comes to lie there for pinned."""
@@ -46,7 +44,7 @@ def test_weights_equal_those_of_one_process(case, trained_pair):
 
 @pytest.mark.gpu
 def test_gpu_and_cpu_train_as_one_process(trained_pair):
-    assert error_of_job(SPECS["GPU"], trained_pair("mirror", "GPU")) < TOLERANCE
+    assert error_of_job(GPU_SPECS["GPU"], trained_pair("mirror", "GPU")) < TOLERANCE
 
 
 def test_last_layers_are_on_their_way_while_the_first_is_computed(trained_pair):
