@@ -11,10 +11,11 @@ from pathlib import Path
 
 from launch.mpi.job import MpiJob
 from launch.plan import Plan
-from launch.reports import Warned, Working
+from launch.reports import Working
 from launch.system.durable_files import write_private
 from launch.system.run_directory import RunDirectory
 from launch.workers.fork_server_pool import ForkServerPool
+from planner.api._call_context import CallContext
 from planner.api.launching import prepare_launch
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
@@ -92,24 +93,19 @@ def compare(
         TrainingFailedError: Our own training failed before anything was measured.
         CancelledError: The end was asked for before anything was measured.
     """
-    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
+    context = CallContext.of(hosts, db, listener, cancellation)
+    hosts, cancellation = context.hosts, context.cancellation
     for name in request.peers:
         load_peer(name)
     hosts.access.require_mpirun(also_in_slurm=True)
-    ours = _launch_request(request, db, hosts, listener, cancellation)
+    ours = _launch_request(request, context)
     prepared = prepare_launch(
-        ours,
-        db=db,
-        hosts=hosts,
-        listener=listener,
-        cancellation=cancellation,
+        ours, db=db, hosts=hosts, listener=listener, cancellation=cancellation
     )
     if (batch := request.batch_size) is not None and ours.plan_id is None and hosts.is_local:
-        listener(
-            Warned(
-                message=f"no plan was found for a batch of {batch}: ours is the best plan with "
-                f"that batch, and may be faster after ddlplan tune --batch-size {batch}"
-            )
+        context.warn(
+            f"no plan was found for a batch of {batch}: ours is the best plan with that batch, and "
+            f"may be faster after ddlplan tune --batch-size {batch}"
         )
     numbers = {plan.host: plan.stored.id for plan in prepared.plans}
     check_on_cpu([(numbers[node.host], node.plan) for node in prepared.job.nodes])
@@ -117,25 +113,20 @@ def compare(
     check_loader_workers(request.loader_workers, cores)
     own = prepared.job.nodes[0].plan
     if own.precision != "fp32":
-        listener(Warned(message=f"our plan computes in {own.precision}, its peers in fp32"))
+        context.warn(f"our plan computes in {own.precision}, its peers in fp32")
     with machine_alone(listener, cancellation, waits=waits):
         if hosts.is_local:
-            return _compare_here(request, prepared, listener, cancellation)
-        return _compare_on_hosts(request, prepared, hosts, listener, cancellation)
+            return _compare_here(request, prepared, context)
+        return _compare_on_hosts(request, prepared, context)
 
 
-def _launch_request(
-    request: CompareRequest,
-    db: str,
-    hosts: Hosts,
-    listener: Listener,
-    cancellation: Cancellation,
-) -> LaunchRequest:
+def _launch_request(request: CompareRequest, context: CallContext) -> LaunchRequest:
     """Give the launch of ours: the plan that was found for the batch, where there is one."""
     batch, found = request.batch_size, request.plan_id
     known_as: str | None = None
+    hosts = context.hosts
     if batch is not None and found is None and hosts.is_local:
-        found, known_as = _find_plan_for(batch, request, db, listener, cancellation)
+        found, known_as = _find_plan_for(batch, request, context)
     return LaunchRequest(
         workload=request.workload,
         epochs=_ENDLESS,
@@ -186,11 +177,7 @@ def check_loader_workers(number: int, cores: int) -> None:
 
 
 def _find_plan_for(
-    batch: int,
-    request: CompareRequest,
-    db: str,
-    listener: Listener,
-    cancellation: Cancellation,
+    batch: int, request: CompareRequest, context: CallContext
 ) -> tuple[int | None, str | None]:
     """Find the best plan of this machine with a batch; ``None`` without one that is not stale.
 
@@ -198,8 +185,10 @@ def _find_plan_for(
     """
     here, software = probe(quick=True), current_software()
     try:
-        with Store.open(db, create=False) as store:
-            known_as = find_known_place(store, request.workload, listener, cancellation)
+        with Store.open(context.db, create=False) as store:
+            known_as = find_known_place(
+                store, request.workload, context.listener, context.cancellation
+            )
             known = store.plans.find(known_as, here.node)
     except NoDatabaseError:
         return None, None
@@ -214,11 +203,9 @@ def _find_plan_for(
 
 
 def _compare_here(
-    request: CompareRequest,
-    prepared: PreparedLaunch,
-    listener: Listener,
-    cancellation: Cancellation,
+    request: CompareRequest, prepared: PreparedLaunch, context: CallContext
 ) -> Comparison:
+    listener, cancellation = context.listener, context.cancellation
     node, plan = probe(quick=True), prepared.job.nodes[0].plan
     (host,) = prepared.placement.hosts
     nodes, addresses = {host.name: node}, {host.name: "127.0.0.1"}
@@ -250,14 +237,11 @@ def _compare_here(
 
 
 def _compare_on_hosts(
-    request: CompareRequest,
-    prepared: PreparedLaunch,
-    hosts: Hosts,
-    listener: Listener,
-    cancellation: Cancellation,
+    request: CompareRequest, prepared: PreparedLaunch, context: CallContext
 ) -> Comparison:
-    hosts.access.check_root()
-    checked = hosts.check_good(listener, cancellation, workload=request.workload)
+    listener, cancellation = context.listener, context.cancellation
+    context.hosts.access.check_root()
+    checked = context.hosts.check_good(listener, cancellation, workload=request.workload)
     placement = prepared.placement
     nodes = {host.name: checked.get_hardware(host.name) for host in placement.hosts}
     with temporary_run_directory() as directory:

@@ -14,7 +14,6 @@ from launch.reports import (
     CheckpointSaved,
     Described,
     EpochDone,
-    Noted,
     Report,
     StepDone,
     Warned,
@@ -22,7 +21,7 @@ from launch.reports import (
     Working,
 )
 from launch.strategies._gpus import explain_kinds
-from planner.api._cluster import run_on_all
+from planner.api._call_context import CallContext
 from planner.api.use_cases import find_known_place
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
@@ -116,10 +115,9 @@ def prepare_launch(
 
     The arguments and errors are those of `launch`.
     """
-    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
     check_restarts(request)
-    launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=False)
-    return launcher.prepare(request, hosts)[0]
+    launcher = replace(_Launcher.of(hosts, db, listener, cancellation), starts=False)
+    return launcher.prepare(request)[0]
 
 
 def launch(
@@ -168,21 +166,22 @@ def launch(
         TrainingFailedError: A worker, a rank, a host or mpirun failed.
         CancelledError: The training has ended because that was asked for.
     """
-    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    hosts.access.require_mpirun()
-    launcher = _Launcher(db=db, listener=listener, cancellation=cancellation, starts=True)
+    launcher = _Launcher.of(hosts, db, listener, cancellation)
+    launcher.hosts.access.require_mpirun()
     if (hazard := find_hazard(db)) is not None:  # it is written to while the training runs
         launcher.warn(hazard)
 
     def attempt(request: LaunchRequest, good: Sequence[Host] | None) -> LaunchResult:
-        return launcher.run(request, hosts if good is None else hosts.only(good))
+        if good is None:
+            return launcher.run(request)
+        return replace(launcher, hosts=launcher.hosts.only(good)).run(request)
 
     return run_with_restarts(
         request,
         attempt,
-        partial(launcher.find_good_hosts, request, hosts),
+        partial(launcher.find_good_hosts, request),
         launcher.warn,
-        pause=cancellation.wait,
+        pause=launcher.cancellation.wait,
     )
 
 
@@ -230,60 +229,48 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Launcher:
-    """What the attempts of one launch have in common."""
+class _Launcher(CallContext):
+    """What the attempts of one launch have in common; each may have other hosts."""
 
-    db: str
-    listener: Listener
-    cancellation: Cancellation
-
-    starts: bool
+    starts: bool = True
     """Whether the job is to start; else nothing is measured, and root may ask."""
 
-    def warn(self, message: str) -> None:
-        self.listener(Warned(message=message))
-
-    def note(self, message: str) -> None:
-        self.listener(Noted(message=message))
-
-    def run(self, request: LaunchRequest, hosts: Hosts) -> LaunchResult:
+    def run(self, request: LaunchRequest) -> LaunchResult:
         """Train once."""
         if request.tensorboard is not None:
             check_event_folder(request.tensorboard)
-        prepared, unjoined = self.prepare(request, hosts)
+        prepared, unjoined = self.prepare(request)
         self.listener(prepared)
         if unjoined is not None:
             names = [node.host for node in prepared.job.nodes]
-            check_world(unjoined, hosts.access, self.listener, self.cancellation, names)
+            check_world(unjoined, self.hosts.access, self.listener, self.cancellation, names)
         with (
             recording(self.db, prepared.make_record(), self.listener) as recorder,
             charting(request.tensorboard, recorder) as listener,
         ):
             return train(prepared, listener, self.cancellation)
 
-    def find_good_hosts(self, request: LaunchRequest, hosts: Hosts) -> Sequence[Host]:
+    def find_good_hosts(self, request: LaunchRequest) -> Sequence[Host]:
         """Give the hosts that pass their checks now."""
-        if hosts.is_local:
-            return hosts.machines
-        checked = hosts.check(
+        if self.hosts.is_local:
+            return self.hosts.machines
+        checked = self.hosts.check(
             self.listener, self.cancellation, workload=request.workload, runs=RUNS
         )
-        return checked.good or hosts.machines  # where none is, the next attempt says why
+        return checked.good or self.hosts.machines  # where none is, the next attempt says why
 
-    def prepare(
-        self, request: LaunchRequest, hosts: Hosts
-    ) -> tuple[PreparedLaunch, CheckedHosts | None]:
+    def prepare(self, request: LaunchRequest) -> tuple[PreparedLaunch, CheckedHosts | None]:
         """Give the job to start, and its hosts where MPI was not found to join them yet."""
         request, shares = resolve_resume(request, self.warn)
         if (path := request.checkpoint.resume_from) is not None:
             self.note(f"going on from {path}")
-        for note in hosts.notes:
+        for note in self.hosts.notes:
             self.warn(note)
-        with needing_plans(request.workload.use_case, self.db, self._remedy(request, hosts)):
-            if hosts.is_local:
-                prepared, unjoined = self._prepare_here(request, hosts), None
+        with needing_plans(request.workload.use_case, self.db, self._remedy(request)):
+            if self.hosts.is_local:
+                prepared, unjoined = self._prepare_here(request), None
             else:
-                prepared, unjoined = self._prepare_hosts(request, shares, hosts)
+                prepared, unjoined = self._prepare_hosts(request, shares)
         self._warn_of_unused(request, prepared.job)
         return prepared, unjoined
 
@@ -304,8 +291,8 @@ class _Launcher:
             return request.known_as
         return find_known_place(store, request.workload, self.listener, self.cancellation)
 
-    def _remedy(self, request: LaunchRequest, hosts: Hosts) -> str:
-        return suggest_command("tune", request.workload, db=self.db, hosts=hosts)
+    def _remedy(self, request: LaunchRequest) -> str:
+        return suggest_command("tune", request.workload, db=self.db, hosts=self.hosts)
 
     def _renumber(self, plans: Sequence[NodePlan]) -> list[NodePlan]:
         """Give plans with their GPUs as CUDA numbers them; say which, where they differ in kind."""
@@ -315,9 +302,9 @@ class _Launcher:
                 self.note(line)
         return found
 
-    def _prepare_here(self, request: LaunchRequest, hosts: Hosts) -> PreparedLaunch:
+    def _prepare_here(self, request: LaunchRequest) -> PreparedLaunch:
         node, software = probe_for_plans(), current_software()
-        remedy = self._remedy(request, hosts)
+        hosts, remedy = self.hosts, self._remedy(request)
         with Store.open(self.db, create=False) as store:
             known_as = self._find_known_place(store, request)
             plan = find_plan(store, request, node, software, remedy=remedy, known_as=known_as)
@@ -330,9 +317,9 @@ class _Launcher:
         return PreparedLaunch(job=job, placement=placement, plans=(plan,))
 
     def _prepare_hosts(
-        self, request: LaunchRequest, shares: Mapping[str, int], hosts: Hosts
+        self, request: LaunchRequest, shares: Mapping[str, int]
     ) -> tuple[PreparedLaunch, CheckedHosts | None]:
-        remedy = self._remedy(request, hosts)
+        hosts, remedy = self.hosts, self._remedy(request)
         with Store.open(self.db, create=False) as store:  # first: without plans no host is asked
             checked = hosts.check_good(
                 self.listener, self.cancellation, workload=request.workload, runs=RUNS
@@ -356,7 +343,7 @@ class _Launcher:
         chooses = len(plans) > 1 and not (request.all_hosts or shares)
         is_joined = False
         if links is None and gradient_bytes is not None and chooses and self.starts:
-            links = self._measure_links(checked, hosts, gradient_bytes)
+            links = self._measure_links(checked, gradient_bytes)
             is_joined = links is not None
         choice = choose_hosts(request, shares, plans, links, self.listener)
         prepared = PreparedLaunch(
@@ -368,9 +355,7 @@ class _Launcher:
         )
         return prepared, None if is_joined else checked
 
-    def _measure_links(
-        self, checked: CheckedHosts, hosts: Hosts, gradient_bytes: int
-    ) -> MeasuredLinks | None:
+    def _measure_links(self, checked: CheckedHosts, gradient_bytes: int) -> MeasuredLinks | None:
         """Measure the network between hosts that were never measured together, and store it.
 
         Without it, whether a host makes the job faster is not known.
@@ -381,13 +366,11 @@ class _Launcher:
         Raises:
             HostUnreachableError: MPI does not join the hosts.
         """
-        check_world(checked, hosts.access, self.listener, self.cancellation)
+        check_world(checked, self.hosts.access, self.listener, self.cancellation)
         doing = f"measuring the network between {len(checked.ranked)} hosts"
         self.note(f"{doing}, as it was not measured with all of them")
         task = ClusterTask(purpose=ClusterPurpose.LINKS, message_bytes=(gradient_bytes,))
         with LazyStore(self.db) as store:
-            collector, _ = run_on_all(
-                task, doing, checked, hosts, store, self.listener, self.cancellation
-            )
+            collector, _ = self.run_on_all(task, doing, checked, store)
         has_all = all(node.failure is None for node in collector.nodes.values())
         return collector.links if has_all else None

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from launch.errors import HostUnreachableError
 from launch.hosts.findings import CheckedHosts
-from launch.reports import Warned, Working
+from launch.reports import Working
 from launch.system.cache import cache_folder, make_folder
-from planner.api._cluster import check_all, run_on_all
+from planner.api._call_context import CallContext
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
@@ -18,7 +18,7 @@ from planner.cluster_tuning.reports import NodeFailed
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
 from planner.jobs.hosts import Hosts
 from planner.quantities import format_count
-from planner.store import Store, check_location, find_hazard
+from planner.store import Store, check_location
 from planner.trials.machine_alone import machine_alone
 from planner.trials.reports import Listener, ignore
 from probes.hardware import Hardware
@@ -88,36 +88,27 @@ def probe(
         StoreError: The database cannot be used.
         CancelledError: The end was asked for.
     """
-    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    for note in (*hosts.notes, find_hazard(db)):
-        if note is not None:
-            listener(Warned(message=note))
-    if not hosts.is_local:
-        return _probe_hosts(hosts, db, listener, cancellation, quick=quick, data=data, waits=waits)
+    context = CallContext.of(hosts, db, listener, cancellation)
+    context.warn_of_hazards()
+    if not context.hosts.is_local:
+        return _probe_hosts(context, quick=quick, data=data, waits=waits)
     # First: where it cannot be made, no database is.
     local = None if data is None else make_folder(cache_folder())
     with Store.open(db) as store:
-        cancellation.check()
-        with nullcontext() if quick else machine_alone(listener, cancellation, waits=waits):
+        context.cancellation.check()
+        with nullcontext() if quick else machine_alone(listener, context.cancellation, waits=waits):
             listener(Working(what="probing this machine"))
             node = probe_node(quick=quick, data=data, local=local)
         store.machines.save_probe(node)
-    return ProbeResult(nodes=(NodeProbe(host=hosts.names[0], hardware=node),))
+    return ProbeResult(nodes=(NodeProbe(host=context.hosts.names[0], hardware=node),))
 
 
 def _probe_hosts(
-    hosts: Hosts,
-    db: str,
-    listener: Listener,
-    cancellation: Cancellation,
-    *,
-    quick: bool,
-    data: Path | None,
-    waits: bool,
+    context: CallContext, *, quick: bool, data: Path | None, waits: bool
 ) -> ProbeResult:
-    check_location(db)
-    checked = check_all(hosts, listener, cancellation)
-    with LazyStore(db) as store:
+    check_location(context.db)
+    checked = context.check_all()
+    with LazyStore(context.db) as store:
         task = ClusterTask(
             purpose=ClusterPurpose.PROBE,
             is_quick=quick,
@@ -125,8 +116,8 @@ def _probe_hosts(
             message_bytes=(*_MESSAGE_BYTES, *_trained_bytes(store, checked)),
             waits=waits,
         )
-        doing = f"probing {format_count(len(hosts.machines), 'host')}"
-        collector, _ = run_on_all(task, doing, checked, hosts, store, listener, cancellation)
+        doing = f"probing {format_count(len(context.hosts.machines), 'host')}"
+        collector, _ = context.run_on_all(task, doing, checked, store)
     nodes = tuple(
         NodeProbe(host=node.host, hardware=node.hardware, failure=node.failure)
         for node in collector.nodes.values()

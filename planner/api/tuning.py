@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from launch.errors import HostUnreachableError, UseCaseError
 from launch.reports import Noted, Warned, Working
 from launch.workers.fork_server_pool import ForkServerPool
-from planner.api._cluster import check_all, run_on_all
+from planner.api._call_context import CallContext
 from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore, NodeState
@@ -22,7 +22,7 @@ from planner.plans.software import current_software
 from planner.plans.stored_plan import StoredPlan
 from planner.quantities import format_count
 from planner.scripts.naming import code_of
-from planner.store import Store, check_location, find_hazard
+from planner.store import Store, check_location
 from planner.time_to_loss.ranking import WeighedTrials, in_real_time, start_by_worth
 from planner.time_to_loss.short_training import Target, measure_objective
 from planner.trials.machine_alone import machine_alone
@@ -122,31 +122,27 @@ def tune(
         StoreError: The database cannot be used.
         CancelledError: The search was cancelled before any trial had succeeded.
     """
-    hosts, cancellation = hosts or Hosts.this_machine(), cancellation or Cancellation()
-    hosts.check_objective(request.objective)
-    cancellation.check()  # before torch is loaded
+    context = CallContext.of(hosts, db, listener, cancellation)
+    context.hosts.check_objective(request.objective)
+    context.cancellation.check()  # before torch is loaded
     check_location(db)  # before anything is prepared or timed that could not be stored
-    for note in (*hosts.notes, find_hazard(db)):
-        if note is not None:
-            listener(Warned(message=note))
-    if not hosts.is_local:
-        return _tune_hosts(request, hosts, db, listener, cancellation, waits=waits)
-    with machine_alone(listener, cancellation, waits=waits):
-        return _tune_here(request, hosts, db, listener, cancellation)
+    context.warn_of_hazards()
+    if not context.hosts.is_local:
+        return _tune_hosts(request, context, waits=waits)
+    with machine_alone(listener, context.cancellation, waits=waits):
+        return _tune_here(request, context)
 
 
-def _tune_here(
-    request: TuneRequest, hosts: Hosts, db: str, listener: Listener, cancellation: Cancellation
-) -> TuneResult:
+def _tune_here(request: TuneRequest, context: CallContext) -> TuneResult:
     started = time.monotonic()
-    software = current_software()
+    software, listener = current_software(), context.listener
     node = probe_for_plans()
     with ForkServerPool() as servers:
-        runner = TrialRunner(request.workload, node, servers, cancellation)
+        runner = TrialRunner(request.workload, node, servers, context.cancellation)
         listener(Working(what="loading PyTorch and the use case"))
         prepared = prepare(request, node, runner, needs_all_strategies=True, listener=listener)
         # Only now: a use case or a folder that is no good leaves no database behind.
-        with Store.open(db) as store:
+        with Store.open(context.db) as store:
             node = find_or_probe_node(store, node, listener)
             before_s = time.monotonic() - started - prepared.checked_s
             if request.objective == TIME_TO_LOSS:
@@ -156,7 +152,8 @@ def _tune_here(
                 tuner = Tuner(findings, runner.start, listener, checked_s=prepared.checked_s)
                 outcome = conclude(findings, store.plans, interrupted=tuner.search())
             launch_plan_id = find_launch_plan_id(store, outcome.plan)
-    found = NodeTuneResult(host=hosts.names[0], outcome=outcome, pixel_bytes=prepared.pixel_bytes)
+    (host,) = context.hosts.names
+    found = NodeTuneResult(host=host, outcome=outcome, pixel_bytes=prepared.pixel_bytes)
     return TuneResult(
         nodes=(found,),
         elapsed_s=time.monotonic() - started,
@@ -243,33 +240,23 @@ def find_launch_plan_id(store: Store, found: StoredPlan) -> int | None:
     return None if chosen is not None and chosen.id == found.id else found.id
 
 
-def _tune_hosts(
-    request: TuneRequest,
-    hosts: Hosts,
-    db: str,
-    listener: Listener,
-    cancellation: Cancellation,
-    *,
-    waits: bool,
-) -> TuneResult:
+def _tune_hosts(request: TuneRequest, context: CallContext, *, waits: bool) -> TuneResult:
     started = time.monotonic()
-    checked = check_all(hosts, listener, cancellation, workload=request.workload)
-    with LazyStore(db) as store:
+    checked = context.check_all(request.workload)
+    with LazyStore(context.db) as store:
         task = ClusterTask(purpose=ClusterPurpose.TUNE, request=request, waits=waits)
-        doing = f"tuning {format_count(len(hosts.machines), 'host')}"
-        collector, interrupted = run_on_all(
-            task, doing, checked, hosts, store, listener, cancellation
-        )
+        doing = f"tuning {format_count(len(context.hosts.machines), 'host')}"
+        collector, interrupted = context.run_on_all(task, doing, checked, store)
         collector.conclude(interrupted=interrupted)
     states = list(collector.nodes.values())
     for state in states:
         if state.failure is not None and not state.failure.is_lost:  # that was reported at once
-            listener(Warned(message=state.failure.message), state.host)
+            context.listener(Warned(message=state.failure.message), state.host)
         elif state.outcome is None and not interrupted:
-            listener(Warned(message="it was not heard to the end: tune again"), state.host)
+            context.listener(Warned(message="it was not heard to the end: tune again"), state.host)
     if not any(state.outcome for state in states):
         if interrupted:
-            cancellation.check()
+            context.cancellation.check()
             raise KeyboardInterrupt
         raise _make_no_plan_error(states)
     return TuneResult(

@@ -33,6 +33,7 @@ from planner.api import (
     reports,
     tune,
 )
+from planner.api._call_context import CallContext
 from planner.api.comparing import _launch_request
 from planner.errors import NoDatabaseError, NoPlanError, PlannerError, StoreError, UsageError
 from planner.exit_codes import classify_error
@@ -169,7 +170,7 @@ def test_use_case_that_was_copied_keeps_its_plans(folder):
     assert named.plans[0].stored == prepared.plans[0].stored
     batch = prepared.plans[0].stored.plan.node_batch
     compared, heard = CompareRequest(workload=copy, peers=("plain",), batch_size=batch), Heard()
-    ours = _launch_request(compared, "planner.db", HERE, heard, Cancellation())
+    ours = _launch_request(compared, CallContext.of(HERE, "planner.db", heard, None))
     assert ours.plan_id == prepare_launch(ours, listener=heard).plans[0].stored.id == 1
     assert [said.message.partition(" ")[0] for said in heard.of(Noted)] == ["reading"]
     trials = len(plans.find_trials())

@@ -15,8 +15,7 @@ from store_cases import trial
 from launch.hosts.findings import CheckedHosts
 from launch.plan import Plan
 from launch.reports import Described, RanksJoined, Report, StepDone
-from planner.api._cluster import check_all
-from planner.cancellation import Cancellation
+from planner.api._call_context import CallContext
 from planner.jobs.hosts import HostAccess, Hosts
 from planner.jobs.mpi_run import MpiRunEnd
 from planner.records.progress import ContenderStanding
@@ -89,7 +88,7 @@ def look(monkeypatch):
         monkeypatch.setattr(HostAccess, "check_root", slow.check_root)
         hosts = Hosts(machines=HOSTS, is_local=False)
         with LiveDisplay(out, hosts.names) as display:
-            check_all(hosts, display, Cancellation())
+            CallContext.of(hosts, "planner.db", display, None).check_all()
         return slow.done, written.getvalue()
 
     return check
