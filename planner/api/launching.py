@@ -9,17 +9,7 @@ from functools import partial
 from launch.hosts.findings import CheckedHosts
 from launch.hosts.host_line import Host
 from launch.job import Job
-from launch.reports import (
-    BestWeightsSaved,
-    CheckpointSaved,
-    Described,
-    EpochDone,
-    Report,
-    StepDone,
-    Warned,
-    WeightsSaved,
-    Working,
-)
+from launch.reports import Described, Report, Warned, Working
 from launch.strategies._gpus import explain_kinds
 from planner.api._call_context import CallContext
 from planner.api.use_cases import find_known_place
@@ -27,7 +17,6 @@ from planner.cancellation import Cancellation
 from planner.cluster.links import MeasuredLinks
 from planner.cluster_tuning.collector import LazyStore
 from planner.cluster_tuning.task import ClusterPurpose, ClusterTask
-from planner.errors import CancelledError, TrainingFailedError
 from planner.jobs.host_choice import choose_hosts, largest_gradients
 from planner.jobs.hosts import Hosts
 from planner.jobs.launch_request import LaunchRequest
@@ -61,32 +50,6 @@ _CHANGED = (
     "the use case, its code or its data are not what this plan was measured with: tune again to "
     "know whether it is still the fastest"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingStopped(Report):
-    """A training did not come to its end. It may be restarted now."""
-
-    checkpoint: str | None
-    """The last one, from which a later training can resume; ``None`` where there is none."""
-
-    host: str | None
-    """Where files are; ``None`` for this machine."""
-
-    steps: int = 0
-    """That this run has made."""
-
-    epochs: int = 0
-    """That this run has done."""
-
-    weights: str | None = None
-    """File of the weights of the last step; ``None`` where they were not stored."""
-
-    best: BestWeightsSaved | None = None
-    """The weights of the best validation, where they are kept."""
-
-    is_generated: bool = False
-    """Whether the use case made its samples up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,41 +153,22 @@ def train(prepared: PreparedLaunch, listener: Listener, cancellation: Cancellati
     listener(Working(what="starting mpirun and PyTorch"))
     known = {plan.stored.use_case_digest for plan in prepared.plans}
     is_described = None in known  # in plans of the first releases it is not
-    left = TrainingStopped(checkpoint=prepared.job.checkpoint.resume_from, host=prepared.host)
 
     def on_report(report: Report) -> None:
-        nonlocal left, is_described
-        match report:
-            case StepDone():
-                left = replace(left, steps=left.steps + 1)
-            case EpochDone():
-                left = replace(left, epochs=left.epochs + 1)
-            case CheckpointSaved(path=path):
-                left = replace(left, checkpoint=path)
-            case WeightsSaved(path=path):
-                left = replace(left, weights=path)
-            case BestWeightsSaved():
-                left = replace(left, best=report)
-            case Described(facts=facts):
-                left = replace(left, is_generated=facts.is_generated)
-                if not is_described and facts.digest not in known:
-                    listener(Warned(message=_CHANGED))
-                is_described = True
+        nonlocal is_described
+        if isinstance(report, Described):
+            if not is_described and report.facts.digest not in known:
+                listener(Warned(message=_CHANGED))
+            is_described = True
         listener(report)
 
-    try:
-        outcome = run_job(
-            prepared.job,
-            RUNS,
-            placement=prepared.placement,
-            on_report=on_report,
-            cancellation=cancellation,
-        )
-    except BaseException as error:
-        is_accident = isinstance(error, TrainingFailedError) and error.is_accident
-        if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
-            listener(left)
-        raise
+    outcome = run_job(
+        prepared.job,
+        RUNS,
+        placement=prepared.placement,
+        on_report=on_report,
+        cancellation=cancellation,
+    )
     return LaunchResult(prepared=prepared, outcome=outcome)
 
 

@@ -16,9 +16,9 @@ from launch.reports import (
     Report,
     SharesChanged,
 )
-from planner.api.launching import LaunchResult, TrainingStopped
+from planner.api.launching import LaunchResult
 from planner.jobs.prepared_launch import PreparedLaunch
-from planner.jobs.training import NetworkUse
+from planner.jobs.training import NetworkUse, TrainingStopped
 from planner.quantities import format_bytes, format_count
 from planner.report.live import LiveDisplay
 from planner.report.output import Output
@@ -177,27 +177,27 @@ def outcome_json(result: LaunchResult, expected: float | None) -> dict[str, Any]
 
 def _what_is_left(stopped: TrainingStopped) -> Iterator[str]:
     """Say what a training leaves that did not come to its end; nothing of one without a step."""
-    host = stopped.host
-    if stopped.is_generated and stopped.epochs:
+    left, host = stopped.left, stopped.host
+    if left.is_generated and left.epochs:
         yield f"data were {GENERATED}"
-    if (best := stopped.best) is not None:
-        yield f"the best weights are in {_describe_best(best, host)}"
-    if stopped.checkpoint is not None:
-        path, there = Path(stopped.checkpoint), "" if host is None else " there"
+    if left.best is not None:
+        yield f"the best weights are in {_describe_best(left.best, host)}"
+    if (path := left.checkpoint) is not None:
+        there = "" if host is None else " there"
         yield (
             f"the last checkpoint is {_shown(path, host)}: go on{there} with "
             f"--checkpoint {quote(_relative(path.parent))} --resume"
         )
-    elif stopped.weights is not None:
+    elif left.weights is not None:
         yield (
-            f"the weights of the last step are in {_shown(Path(stopped.weights), host)}; the state "
-            "of the optimizer is lost, so no training can go on from here: --checkpoint keeps it"
+            f"the weights of the last step are in {_shown(left.weights, host)}; the state of the "
+            "optimizer is lost, so no training can go on from here: --checkpoint keeps it"
         )
-    elif stopped.steps:
-        steps = format_count(stopped.steps, "step")
-        epochs = format_count(stopped.epochs, "whole epoch")
+    elif left.steps:
+        steps = format_count(left.steps, "step")
+        epochs = format_count(len(left.epochs), "whole epoch")
         yield (
-            f"{steps} {'is' if stopped.steps == 1 else 'are'} lost, {epochs} among them: neither "
+            f"{steps} {'is' if left.steps == 1 else 'are'} lost, {epochs} among them: neither "
             "weights nor a checkpoint were stored; --checkpoint keeps what is done"
         )
 

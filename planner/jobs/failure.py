@@ -75,7 +75,7 @@ def explain_no_start(end: MpiRunEnd) -> str:
 
 def explain_not_finite(
     cause: JobFailed,
-    checkpoint: Path | str | None,
+    checkpoint: Path | None,
     best: BestWeightsSaved | None,
     host: str | None,
 ) -> TrainingFailedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launch.errors import UseCaseError
@@ -29,7 +29,7 @@ from launch.reports import (
 from launch.system.durable_files import explain_os_error
 from launch.system.run_directory import RunDirectory, append_line
 from planner.cancellation import Cancellation
-from planner.errors import CancelledError, RunDirectoryError, reason_of
+from planner.errors import CancelledError, RunDirectoryError, TrainingFailedError, reason_of
 from planner.jobs.failure import (
     explain_end,
     explain_not_finite,
@@ -75,12 +75,14 @@ class NetworkUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchOutcome:
-    """What a finished job left."""
+    """What a job has left by its end, or by now."""
 
     run_directory: Path
-    weights: Path | None
-    epochs: tuple[EpochDone, ...]
-    network: NetworkUse
+    steps: int = 0
+    epochs: tuple[EpochDone, ...] = ()
+    network: NetworkUse = field(default_factory=NetworkUse)
+    weights: Path | None = None
+    """Of the last step; ``None`` where they were not stored."""
     checkpoint: Path | None = None
     """The last one that was written."""
     best: BestWeightsSaved | None = None
@@ -97,6 +99,17 @@ class LaunchOutcome:
         return trained[-1].throughput_samples_per_s if trained else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingStopped(Report):
+    """A training did not come to its end. It may be restarted now."""
+
+    left: LaunchOutcome
+    """With the checkpoint that it went on from, as long as it has written none."""
+
+    host: str | None
+    """Where files are; ``None`` for this machine."""
+
+
 def run_job(
     job: Job,
     runs: Path,
@@ -105,7 +118,7 @@ def run_job(
     on_report: OnReport,
     cancellation: Cancellation,
 ) -> LaunchOutcome:
-    """Run a job to its end.
+    """Run a job to its end; report what it has left where it is stopped, or has an accident.
 
     Raises:
         RunDirectoryError: The files of the run cannot be made.
@@ -118,8 +131,28 @@ def run_job(
     with _explained(runs):
         directory = RunDirectory.create(runs)
     job = replace(job, run_directory=str(directory.path), networks=placement.networks)
-    on_report(RunBegun(run_directory=job.run_directory))
+    host = None if placement.starts_here else job.nodes[0].host
     received = _JobReports(job, directory, on_report)
+    try:
+        on_report(RunBegun(run_directory=job.run_directory))
+        return _run(job, directory, placement, received, host, cancellation)
+    except BaseException as error:
+        is_accident = isinstance(error, TrainingFailedError) and error.is_accident
+        if is_accident or isinstance(error, CancelledError) or not isinstance(error, Exception):
+            left = replace(received.outcome, checkpoint=received.last_checkpoint)
+            on_report(TrainingStopped(left=left, host=host))
+        raise
+
+
+def _run(
+    job: Job,
+    directory: RunDirectory,
+    placement: Placement,
+    received: _JobReports,
+    host: str | None,
+    cancellation: Cancellation,
+) -> LaunchOutcome:
+    """Run a job in its directory; ``host`` is where files are, unless that is this machine."""
     try:
         end = run_mpi(
             placement,
@@ -131,11 +164,11 @@ def run_job(
             silence_limit_s=_SILENCE_LIMIT_S,
         )
     except BaseException:
-        if not (received.has_trained or directory.mpirun_log.exists()):
+        if not (received.outcome.steps or directory.mpirun_log.exists()):
             directory.remove()  # no rank was started: it is the folder of no run
         raise
     cause = find_root_cause(end.failures, end.errors, placement.hosts)
-    if cause is not None and cause.users_fault and not received.has_trained:
+    if cause is not None and cause.users_fault and not received.outcome.steps:
         directory.remove()
         where = f"{cause.node}: " if len(job.nodes) > 1 else ""
         raise UseCaseError(where + cause.message.partition(": ")[2])
@@ -148,32 +181,21 @@ def run_job(
             has_reported=end.has_reported,
         )
     if cause is None and end.code == 0 and received.is_complete:
-        return LaunchOutcome(
-            run_directory=directory.path,
-            weights=received.weights,
-            epochs=tuple(received.epochs),
-            network=received.network,
-            checkpoint=received.checkpoint,
-            best=received.best,
-            onnx=received.onnx,
-            is_generated=received.is_generated,
-        )
+        return received.outcome
     cancelled = cancellation.make_error() if cancellation.is_requested else None
     if end.end_signal is not None:
         cancelled = cancelled or CancelledError(end.end_signal)
     has_ended_in_order = cause is None and (end.code == 0 or end.end_signal is not None)
     if cancelled is not None and has_ended_in_order and not received.is_complete:
         raise cancelled
-    log = directory.mpirun_log
-    last = received.checkpoint or job.checkpoint.resume_from
+    log, last = directory.mpirun_log, received.last_checkpoint
     if cause is not None and cause.is_not_finite:
-        host = None if placement.starts_here else job.nodes[0].host
-        raise explain_not_finite(cause, last, received.best, host)
+        raise explain_not_finite(cause, last, received.outcome.best, host)
     error = explain_end(end.code, log) if cause is None else explain_root_cause(cause, log)
     if error.is_accident:
-        error.checkpoint = None if last is None else Path(last)
+        error.checkpoint = last
     if cancelled is not None and error.is_accident:
-        on_report(Warned(message=str(error)))
+        received.add(Warned(message=str(error)))
         raise cancelled
     raise error
 
@@ -184,60 +206,67 @@ class _JobReports:
     def __init__(self, job: Job, directory: RunDirectory, on_report: OnReport) -> None:
         workers = sum(node.plan.processes for node in job.nodes)
         self._record = EpochStatistics(workers, sum(job.node_batches))
-        self._num_epochs = job.epochs - job.checkpoint.done_epochs
+        self._job = job
         self._metrics = directory.metrics
         self._on_report = on_report
-        self.epochs: list[EpochDone] = []
-        self.weights: Path | None = None
-        self.checkpoint: Path | None = None
-        self.best: BestWeightsSaved | None = None
-        self.onnx: OnnxSaved | OnnxFailed | None = None
-        self.network = NetworkUse()
-        self.is_generated = False
-        self.has_trained = False
+        self.outcome = LaunchOutcome(run_directory=directory.path)
 
     @property
     def is_complete(self) -> bool:
         """Whether all epochs were trained."""
-        return len(self.epochs) >= self._num_epochs
+        done_before = self._job.checkpoint.done_epochs
+        return done_before + len(self.outcome.epochs) >= self._job.epochs
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The last one that there is: it may be the one that the job went on from."""
+        before = self._job.checkpoint.resume_from
+        return self.outcome.checkpoint or (None if before is None else Path(before))
 
     def add(self, report: Report) -> None:
         if isinstance(report, Alive):
             return
+        self.outcome = self._after(report)  # first: whoever hears of it may end the job
         self._on_report(report)
+        if isinstance(report, Validated) and (epoch := self._record.add_validation(report)):
+            self._write(epoch)
+            self.outcome = replace(self.outcome, epochs=(*self.outcome.epochs, epoch))
+            self._on_report(epoch)
+
+    def _after(self, report: Report) -> LaunchOutcome:
+        """Give what the job has left after a report."""
+        now, network = self.outcome, self.outcome.network
         match report:
             case Described(facts=facts):
-                self.is_generated = facts.is_generated
+                return replace(now, is_generated=facts.is_generated)
             case StepDone(time_s=time_s):
-                self.has_trained = True
-                self.network = replace(self.network, steps_s=self.network.steps_s + time_s)
                 self._record.add_step(report)
+                network = replace(network, steps_s=network.steps_s + time_s)
+                return replace(now, steps=now.steps + 1, network=network)
             case GradientsSynced():
-                self.network = replace(
-                    self.network,
-                    steps=self.network.steps + report.steps,
-                    sent_bytes=self.network.sent_bytes + report.sent_bytes,
-                    waited_s=self.network.waited_s + report.waited_s,
+                network = replace(
+                    network,
+                    steps=network.steps + report.steps,
+                    sent_bytes=network.sent_bytes + report.sent_bytes,
+                    waited_s=network.waited_s + report.waited_s,
                 )
+                return replace(now, network=network)
             case StepsFinished():
                 self._record.add_finish(report)
-            case Validated():
-                if epoch := self._record.add_validation(report):
-                    self._write(epoch)
-                    self.epochs.append(epoch)
-                    self._on_report(epoch)
             case WeightsSaved(path=path):
-                self.weights = Path(path)
+                return replace(now, weights=Path(path))
             case CheckpointSaved(path=path):
-                self.checkpoint = Path(path)
+                return replace(now, checkpoint=Path(path))
             case BestWeightsSaved():
-                self.best = report
+                return replace(now, best=report)
             case OnnxSaved() | OnnxFailed():
-                self.onnx = report
+                return replace(now, onnx=report)
+        return now
 
     def _write(self, epoch: EpochDone) -> None:
         """Add an epoch to the file of metrics; the training goes on where that is not possible."""
-        shown = codec.to_builtins(epoch, null_for_nan=True) | {"is_generated": self.is_generated}
+        shown = codec.to_builtins(epoch, null_for_nan=True)
+        shown |= {"is_generated": self.outcome.is_generated}
         try:
             append_line(self._metrics, codec.encode(shown) + b"\n")
         except OSError as error:
