@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from launch.liveness.inactivity import InactivityTimer
 from launch.mpi.job import MpiJob
@@ -123,27 +123,21 @@ def temporary_run_directory() -> Iterator[RunDirectory]:
         yield RunDirectory(path)
 
 
+@dataclass(slots=True)
 class _ReportReader:
-    """Reads the reports of a running job until it ends or must be ended.
+    """Reads the reports of a running job until it ends or must be ended."""
 
-    ``limits_s`` are the longest silence before the first report, and after it.
-    """
+    job: MpiJob
+    on_report: OnReport
+    cancellation: Cancellation
 
-    def __init__(
-        self,
-        job: MpiJob,
-        on_report: OnReport,
-        cancellation: Cancellation,
-        limits_s: tuple[float, float],
-    ) -> None:
-        self._job = job
-        self._on_report = on_report
-        self._cancellation = cancellation
-        self._limits_s = limits_s
-        self._is_asked_to_end = False
-        self.failures: list[JobFailed] = []
-        self.has_reported = False
-        self.end_signal: int | None = None
+    limits_s: tuple[float, float]
+    """Longest silence before the first report, and after it."""
+
+    failures: list[JobFailed] = field(default_factory=list)
+    has_reported: bool = False
+    end_signal: int | None = None
+    _is_asked_to_end: bool = False
 
     def read(self) -> float | None:
         """Read all reports; give the limit where the job was silent for longer.
@@ -151,9 +145,9 @@ class _ReportReader:
         A failed job ends by itself, but not where mpirun waits for a host that does not answer.
         """
         inactivity, give_up = InactivityTimer(), float("inf")
-        while not self._job.is_over and time.monotonic() < give_up:
+        while not self.job.is_over and time.monotonic() < give_up:
             self._obey()
-            report = self._job.next_report(_POLL_INTERVAL_S)
+            report = self.job.next_report(_POLL_INTERVAL_S)
             silence_s = inactivity.poll()
             if report is not None:
                 self._take(report)
@@ -161,7 +155,7 @@ class _ReportReader:
             if report is not None and not isinstance(report, HostUsed):
                 self.has_reported = True
                 inactivity.restart()
-            elif silence_s > (limit_s := self._limits_s[self.has_reported]):
+            elif silence_s > (limit_s := self.limits_s[self.has_reported]):
                 return limit_s
             if self.failures and give_up == float("inf"):
                 give_up = time.monotonic() + _CAUSE_LIMIT_S
@@ -170,24 +164,24 @@ class _ReportReader:
     def _take(self, report: Report) -> None:
         match report:
             case StepDone():
-                self._cancellation.is_orderly = True
+                self.cancellation.is_orderly = True
             case JobFailed():
                 self.failures.append(report)
             case EndRequested(signal=number):
                 self.end_signal = number
-        self._on_report(report)
+        self.on_report(report)
 
     def _obey(self) -> None:
-        cancellation = self._cancellation
+        cancellation = self.cancellation
         if cancellation.take_checkpoint_request():
-            self._job.signal(CHECKPOINT)
+            self.job.signal(CHECKPOINT)
         if not cancellation.is_requested:
             return
         if cancellation.is_urgent or not cancellation.is_orderly:
             raise cancellation.make_error()
         if not self._is_asked_to_end:
             self._is_asked_to_end = True
-            self._job.signal(STOP)
+            self.job.signal(STOP)
 
 
 @contextmanager

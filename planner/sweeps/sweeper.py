@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from launch.plan import Plan
@@ -19,27 +19,17 @@ from planner.trials.runner import TrialRunner
 from probes.hardware import Hardware
 
 
+@dataclass(frozen=True, slots=True)
 class Sweeper:
     """Trains the points of a sweep that are not stored yet."""
 
-    def __init__(
-        self,
-        sweep: StoredSweep,
-        node: Hardware,
-        runner: TrialRunner,
-        save_points: Callable[[Sequence[SweepPoint]], Sequence[SweepPoint]],
-        listener: Listener,
-        cancellation: Cancellation,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._sweep = sweep
-        self._record = sweep.record
-        self._cores = node.cpu.usable_cores
-        self._runner = runner
-        self._save_points = save_points
-        self._listener = listener
-        self._cancellation = cancellation
-        self._now = now
+    sweep: StoredSweep
+    node: Hardware
+    runner: TrialRunner
+    save_points: Callable[[Sequence[SweepPoint]], Sequence[SweepPoint]]
+    listener: Listener
+    cancellation: Cancellation
+    now: Callable[[], datetime]
 
     def run(self) -> None:
         """Train until all points are there.
@@ -47,31 +37,32 @@ class Sweeper:
         Raises:
             CancelledError: The end was asked for; what is stored stays.
         """
-        for batch in spread(self._record.batches):
+        record = self.sweep.record
+        for batch in spread(record.batches):
             missing = [
                 number
-                for number in range(len(self._record.settings))
-                if self._sweep.find(batch, number) is None
+                for number in range(len(record.settings))
+                if self.sweep.find(batch, number) is None
             ]
             if missing:
                 self._train_batch(batch, missing)
 
     def _train_batch(self, batch: int, settings: Sequence[int]) -> None:
         """Train a batch on these settings, which take turns; all are stored once all have ended."""
-        begun = f"{platform.node()} {self._now().isoformat()}"
+        record, begun = self.sweep.record, f"{platform.node()} {self.now().isoformat()}"
         with ExitStack() as opened:
             trainings = []
             for number in settings:
                 training = PointTraining(
                     setting=number,
-                    plan=with_batch(self._record.settings[number], batch),
-                    samples=self._record.train_samples,
-                    epochs=self._record.epochs,
+                    plan=with_batch(record.settings[number], batch),
+                    samples=record.train_samples,
+                    epochs=record.epochs,
                 )
                 opened.callback(training.close)
                 trainings.append(training)
                 self._tell(batch, trainings)
-                training.start(self._runner)
+                training.start(self.runner)
                 if training.failure is not None:
                     self._store([training], begun)
             self._take_turns(batch, trainings, begun)
@@ -81,9 +72,9 @@ class Sweeper:
         number, steps = 0, 1
         while running := [one for one in trainings if one.steps_left]:
             for training in running if number % 2 == 0 else running[::-1]:
-                self._cancellation.check()
+                self.cancellation.check()
                 turn = min(steps, training.steps_left)
-                training.take_turn(number, turn, cores=self._cores)
+                training.take_turn(number, turn, cores=self.node.cpu.usable_cores)
                 if training.failure is not None:
                     self._store([training], begun)
             self._tell(batch, trainings)
@@ -100,14 +91,15 @@ class Sweeper:
 
     def _store(self, trainings: Sequence[PointTraining], begun: str) -> None:
         """Store points together: where not all of them are stored, none is."""
-        points = [training.make_point(begun, self._now()) for training in trainings]
-        for point in self._save_points(points):
-            self._listener(PointDone(point=point))
+        points = [training.make_point(begun, self.now()) for training in trainings]
+        for point in self.save_points(points):
+            self.listener(PointDone(point=point))
 
     def _tell(self, batch: int, trainings: Sequence[PointTraining]) -> None:
-        labels = tuple(self._record.settings[one.setting].label for one in trainings)
+        settings = self.sweep.record.settings
+        labels = tuple(settings[one.setting].label for one in trainings)
         alive = [one for one in trainings if one.failure is None] or trainings
-        self._listener(
+        self.listener(
             BatchProgress(
                 batch=batch,
                 settings=labels,

@@ -14,6 +14,7 @@ import hashlib
 import html
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from urllib.parse import parse_qs, quote
 
 from planner.service.guard.attempts import WrongTokens
@@ -37,27 +38,24 @@ _HEADERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Entrance:
-    """Signs browsers in; ``on_used`` is called when the token for one use was used."""
+    """Signs browsers in."""
 
-    def __init__(
-        self,
-        credentials: Credentials,
-        wrong_tokens: WrongTokens,
-        *,
-        cookie: str,
-        on_used: Callable[[], None],
-    ) -> None:
-        self._credentials = credentials
-        self._wrong_tokens = wrong_tokens
-        self._cookie = cookie
-        self._on_used = on_used
+    credentials: Credentials
+    wrong_tokens: WrongTokens
+
+    cookie: str
+    """Name of the cookie."""
+
+    on_used: Callable[[], None]
+    """Called when the token for one use was used."""
 
     def has_cookie(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request has a good cookie."""
         for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
             name, _, value = part.strip().partition("=")
-            if name == self._cookie and self._credentials.is_cookie(value):
+            if name == self.cookie and self.credentials.is_cookie(value):
                 return True
         return False
 
@@ -70,8 +68,8 @@ class Entrance:
         if is_signed_in:  # a reload, or the address once more
             return _redirect("/")
         token = _first(scope["query_string"], "token")
-        if not self._credentials.is_once(token):
-            self._wrong_tokens.count(scope["from"])
+        if not self.credentials.is_once(token):
+            self.wrong_tokens.count(scope["from"])
             return _form("/", "That address was used before, or is another server's.")
         headers = dict(scope["headers"])
         if scope["method"] != "GET" or not _is_a_person(headers):
@@ -110,23 +108,23 @@ class Entrance:
 
     def _sign_in(self, scope: Scope, body: bytes) -> Answer:
         token, there = _first(body, "token").strip(), _first(body, "next")
-        is_once = self._credentials.is_once(token)
-        if not is_once and not self._credentials.is_token(token):
-            self._wrong_tokens.count(scope["from"])
+        is_once = self.credentials.is_once(token)
+        if not is_once and not self.credentials.is_token(token):
+            self.wrong_tokens.count(scope["from"])
             return _form(there, "That token is wrong.")
         if is_once:
             self._use_once()
         return _redirect(_checked(there), self._make_cookie(scope))
 
     def _use_once(self) -> None:
-        self._credentials.use_once()
-        self._on_used()
+        self.credentials.use_once()
+        self.on_used()
 
     def _make_cookie(self, scope: Scope) -> dict[bytes, bytes]:
         secure = "; Secure" if scope["origin"].startswith("https:") else ""
-        value = self._credentials.make_cookie()
+        value = self.credentials.make_cookie()
         flags = f"HttpOnly; SameSite=Strict; Path=/; Max-Age={SESSION_S}{secure}"
-        return {b"set-cookie": f"{self._cookie}={value}; {flags}".encode()}
+        return {b"set-cookie": f"{self.cookie}={value}; {flags}".encode()}
 
 
 def _is_a_person(headers: Mapping[bytes, bytes]) -> bool:

@@ -12,6 +12,7 @@ import html
 import re
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from planner.quantities import printable
@@ -57,27 +58,17 @@ _SECURITY_HEADERS = {
 """Of every answer, where it does not say otherwise."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """An ASGI application in front of those of all routes."""
 
-    def __init__(
-        self,
-        *,
-        routes: Sequence[GuardedRoute],
-        addresses: Addresses,
-        credentials: Credentials,
-        bounds: Bounds,
-        allow_actions: bool,
-        entrance: Entrance,
-        wrong_tokens: WrongTokens,
-    ) -> None:
-        self._routes = routes
-        self._addresses = addresses
-        self._credentials = credentials
-        self._bounds = bounds
-        self._allow_actions = allow_actions
-        self._entrance = entrance
-        self._wrong_tokens = wrong_tokens
+    routes: Sequence[GuardedRoute]
+    addresses: Addresses
+    credentials: Credentials
+    bounds: Bounds
+    allow_actions: bool
+    entrance: Entrance
+    wrong_tokens: WrongTokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # websockets: there are none
@@ -112,15 +103,15 @@ class Guard:
         self._check_address(scope, headers)
         shown_by = self._check_token(scope, headers)
         if scope["path"] == "/" and b"token=" in scope["query_string"]:
-            await self._entrance.exchange(scope, is_signed_in=shown_by is not None).send(send)
+            await self.entrance.exchange(scope, is_signed_in=shown_by is not None).send(send)
             return
-        routes = find_routes(self._routes, scope)
+        routes = find_routes(self.routes, scope)
         if shown_by is None and not any(route.is_open for route in routes):
-            await self._entrance.turn_away(scope).send(send)
+            await self.entrance.turn_away(scope).send(send)
             return
         route = _choose(routes, scope["method"])
         scope["route"] = route
-        if route.is_action and not self._allow_actions:
+        if route.is_action and not self.allow_actions:
             raise RequestError(
                 403, "this server only shows: start it with --allow-actions", code=7, kind="refused"
             )
@@ -133,7 +124,7 @@ class Guard:
         await route.app(scope, await self._read_body(route, headers, receive), send)
 
     def _read_headers(self, scope: Scope) -> dict[bytes, bytes]:
-        bounds = self._bounds
+        bounds = self.bounds
         if scope["http_version"] not in ("1.0", "1.1"):
             raise RequestError(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", headers=_CLOSE)
         if len(scope["raw_path"]) + len(scope["query_string"]) > bounds.url_bytes:
@@ -154,12 +145,12 @@ class Guard:
 
     def _check_address(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         host = headers.get(b"host", b"").decode("latin-1")
-        if not self._addresses.knows(host):
+        if not self.addresses.knows(host):
             raise RequestError(
                 421,
                 "this server was not started for that host name: --public-url names further ones",
             )
-        own = self._addresses.find_origins(host)
+        own = self.addresses.find_origins(host)
         origin = headers.get(b"origin", own[0].encode()).decode("latin-1").lower()
         if origin not in own:
             raise RequestError(403, "a page of another server asked for this")
@@ -182,16 +173,16 @@ class Guard:
         """
         if (given := headers.get(b"authorization")) is not None:
             match = _BEARER.fullmatch(given.decode("latin-1"))
-            if match is None or not self._credentials.is_token(match[1]):
-                self._wrong_tokens.count(scope["from"])
+            if match is None or not self.credentials.is_token(match[1]):
+                self.wrong_tokens.count(scope["from"])
                 raise RequestError(401, "the token is wrong", headers=CHALLENGE)
             return "bearer"
-        return "cookie" if self._entrance.has_cookie(headers) else None
+        return "cookie" if self.entrance.has_cookie(headers) else None
 
     def _find_client(self, scope: Scope, headers: dict[bytes, bytes]) -> str:
         # On a socket of IPv6, clients of IPv4 have such addresses.
         address: str = (scope.get("client") or ("",))[0].removeprefix("::ffff:")
-        if self._addresses.public_origins and is_loopback(address):
+        if self.addresses.public_origins and is_loopback(address):
             # A proxy of this machine adds who asked it; what stands before that anybody may write.
             said = headers.get(b"x-forwarded-for", b"").decode("latin-1")
             return said.rpartition(",")[2].strip() or address
@@ -212,13 +203,13 @@ class Guard:
         if route.allowed[0] != "POST" or kind.strip().lower() not in route.content_types:
             expected = " or ".join(route.content_types) if route.allowed[0] == "POST" else "no body"
             raise RequestError(415, f"content type: expected {expected}")
-        most = route.body_bytes or self._bounds.body_bytes
+        most = route.body_bytes or self.bounds.body_bytes
         too_large = RequestError(413, f"the body has more than {most} bytes")
         if int(length) > most:
             raise too_large
         body = bytearray()
         try:
-            async with asyncio.timeout(self._bounds.body_s):
+            async with asyncio.timeout(self.bounds.body_s):
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":

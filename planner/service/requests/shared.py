@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from planner.service.requests.answers import Answer, Receive, Scope, Send
 from planner.service.requests.calls import Call, read_call
@@ -38,6 +38,7 @@ class _Begun:
     """When it was begun; ``None`` before, when it will tell of all changes until now."""
 
 
+@dataclass(slots=True)
 class SharedAnswers:
     """Answers by their addresses, each for a moment.
 
@@ -48,18 +49,11 @@ class SharedAnswers:
         cores: Processor time that answers to refreshes may take on average, in cores.
     """
 
-    def __init__(
-        self,
-        threads: WorkerThreads,
-        last_change_s: Callable[[], float | None],
-        *,
-        cores: float,
-    ) -> None:
-        self._threads = threads
-        self._last_change_s = last_change_s
-        self._cores = cores
-        self._begun: dict[Address, _Begun] = {}
-        self._paid_s = 0.0
+    threads: WorkerThreads
+    last_change_s: Callable[[], float | None]
+    cores: float
+    _begun: dict[Address, _Begun] = field(default_factory=dict)
+    _paid_s: float = 0.0
 
     async def get(
         self, address: Address, make: Callable[[], Answer], *, is_refresh: bool = False
@@ -77,7 +71,7 @@ class SharedAnswers:
     def _is_good(self, known: _Begun, *, is_refresh: bool) -> bool:
         if known.at_s is None:
             return is_refresh
-        changed_s = self._last_change_s()
+        changed_s = self.last_change_s()
         is_young = time.monotonic() < known.at_s + _MOST_AGE_S
         return is_young and changed_s is not None and changed_s < known.at_s
 
@@ -86,9 +80,9 @@ class SharedAnswers:
             if is_refresh:
                 await asyncio.sleep(min(_MOST_WAIT_S, self._paid_s - time.monotonic()))
                 begun.at_s = time.monotonic()
-            answer, spent_s = await self._threads.run(lambda: _timed(make))
+            answer, spent_s = await self.threads.run(lambda: _timed(make))
             if is_refresh:
-                self._paid_s = max(self._paid_s, time.monotonic()) + spent_s / self._cores
+                self._paid_s = max(self._paid_s, time.monotonic()) + spent_s / self.cores
             return answer
 
         at_s = None if is_refresh else time.monotonic()
