@@ -26,14 +26,13 @@ from planner.cli.options import (
 )
 from planner.cli.values import (
     check_data,
-    check_one_format,
     duration_s,
     find_case,
     find_hosts,
     names_of,
     one_of,
+    start_table,
 )
-from planner.report.output import start_output
 
 _BOTH = "both"
 _USUAL_CASE = "simplebig"
@@ -127,8 +126,7 @@ def compare(
     from planner.peer_runs.request import CompareRequest, Setting
     from planner.peers import load_peer, peer_names
 
-    out = start_output("compare", as_json=json)
-    check_one_format(json=json, csv=csv)
+    out = start_table("compare", json=json, csv=csv)
     found = find_hosts(hosts, ssh_config, mpirun, allow_root=allow_run_as_root)
     found.access.require_mpirun(also_in_slurm=True)
     use_case, data = find_case(use_case, data, plan, db)
@@ -154,4 +152,4 @@ def compare(
     )
     from planner.commands.peers.compare import show_comparison
 
-    show_comparison(request, found, db, out, waits=not no_wait, as_csv=csv, html=html)
+    show_comparison(request, found, db, out, waits=not no_wait, html=html)

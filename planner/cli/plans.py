@@ -23,7 +23,7 @@ from planner.cli.options import (
     option,
 )
 from planner.cli.scripts import Command, ScriptCommand, check_options, needed_case
-from planner.cli.values import check_one_format, listed_name, stored_name
+from planner.cli.values import listed_name, start_table, stored_name
 from planner.report.output import start_output
 
 plans_app = command_group("List, show, compare, export, import and delete stored plans.")
@@ -41,9 +41,8 @@ def plans_list(
     """Show the stored plans."""
     from planner.commands.plans.lists import list_plans
 
-    out = start_output("plans list", as_json=json)
-    check_one_format(json=json, csv=csv)
-    list_plans(db, out, listed_name(use_case), node, as_csv=csv)
+    out = start_table("plans list", json=json, csv=csv)
+    list_plans(db, out, listed_name(use_case), node)
 
 
 @plans_app.command("show", cls=GroupedCommand)

@@ -9,7 +9,7 @@ import typer
 
 from planner.cli.grouped_help import GroupedCommand, command_group
 from planner.cli.options import DEFAULT_DATABASE, AsCsv, AsJson, Database, MaybeCase, option
-from planner.cli.values import check_one_format, listed_name, one_of, picture_file
+from planner.cli.values import listed_name, one_of, picture_file, start_table
 from planner.report.output import start_output
 
 runs_app = command_group("List, show and compare trainings that were launched.")
@@ -65,11 +65,10 @@ def runs_list(
     from planner.commands.runs import list_runs
     from planner.records.training_record import TrainingStatus
 
-    out = start_output("runs list", as_json=json)
-    check_one_format(json=json, csv=csv)
+    out = start_table("runs list", json=json, csv=csv)
     states = tuple(str(each) for each in TrainingStatus)
     wanted = None if state is None else TrainingStatus(one_of("--state", state, states))
-    list_runs(db, out, listed_name(use_case), wanted, as_csv=csv)
+    list_runs(db, out, listed_name(use_case), wanted)
 
 
 @runs_app.command("show", cls=_PlottingCommand)
@@ -100,7 +99,6 @@ def runs_compare(
     """Compare two trainings: settings, losses, speed, and what they used."""
     from planner.commands.runs import compare_runs
 
-    out = start_output("runs compare", as_json=json)
-    check_one_format(json=json, csv=csv)
+    out = start_table("runs compare", json=json, csv=csv)
     file = picture_file(plot, f"run-{first}-run-{second}.svg")
-    compare_runs(db, out, first, second, file, as_csv=csv)
+    compare_runs(db, out, first, second, file)

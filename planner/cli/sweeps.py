@@ -27,7 +27,7 @@ from planner.cli.options import (
     search_option,
     what_option,
 )
-from planner.cli.values import check_data, check_one_format, counts_named, find_case, listed_name
+from planner.cli.values import check_data, counts_named, find_case, listed_name, start_table
 from planner.errors import UsageError
 from planner.records.job_record import JobKind
 from planner.report.output import start_output
@@ -91,8 +91,7 @@ def sweep(
     from launch.use_cases import make_workload
     from planner.sweeps.sweep_request import BEST, SweepRequest
 
-    out = start_output("sweep", as_json=json)
-    check_one_format(json=json, csv=csv)
+    out = start_table("sweep", json=json, csv=csv)
     named: tuple[int, ...] | str = ()
     if plans is not None:
         is_best = plans.strip() == BEST
@@ -119,7 +118,7 @@ def sweep(
         return
     from planner.commands.sweep import run_sweep
 
-    run_sweep(request, db, out, html=html, as_csv=csv, waits=not no_wait)
+    run_sweep(request, db, out, html=html, waits=not no_wait)
 
 
 def _find_case(
@@ -167,6 +166,5 @@ def sweep_show(
     """Show one sweep: its points, with intervals, and what they show."""
     from planner.commands.sweep import show_sweep
 
-    out = start_output("sweep show", as_json=json)
-    check_one_format(json=json, csv=csv)
-    show_sweep(db, out, sweep_id, html=html, as_csv=csv)
+    out = start_table("sweep show", json=json, csv=csv)
+    show_sweep(db, out, sweep_id, html=html)

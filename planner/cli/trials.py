@@ -17,7 +17,7 @@ from planner.cli.options import (
     MaybeCase,
     MaybeNode,
 )
-from planner.cli.values import check_one_format, listed_name, stored_name
+from planner.cli.values import listed_name, start_table, stored_name
 from planner.report.output import start_output
 
 trials_app = typer.Typer(cls=GroupedGroup, invoke_without_command=True, rich_markup_mode=None)
@@ -38,9 +38,8 @@ def trials(
         return
     from planner.commands.plans.lists import show_trials
 
-    out = start_output("trials", as_json=json)
-    check_one_format(json=json, csv=csv)
-    show_trials(db, out, listed_name(use_case), node, as_csv=csv)
+    out = start_table("trials", json=json, csv=csv)
+    show_trials(db, out, listed_name(use_case), node)
 
 
 @trials_app.command("export", cls=GroupedCommand)

@@ -12,6 +12,7 @@ import typer
 from launch.system.durable_files import explain_absence
 from planner.errors import UsageError
 from planner.quantities import parse_duration_s
+from planner.report.output import Output, start_output
 
 if TYPE_CHECKING:
     from planner.jobs.hosts import Hosts
@@ -141,10 +142,12 @@ def find_hosts(
     return Hosts.find(hosts, access=access)
 
 
-def check_one_format(*, json: bool, csv: bool) -> None:
-    """Refuse two formats at once."""
+def start_table(command: str, *, json: bool, csv: bool) -> Output:
+    """Say where a command writes that has CSV as well, and refuse two formats at once."""
+    out = start_output(command, as_json=json, as_csv=csv)
     if json and csv:
         raise typer.BadParameter("--json and --csv exclude each other: give one")
+    return out
 
 
 def picture_file(file: Path | None, usual_name: str) -> Path | None:

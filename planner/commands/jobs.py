@@ -40,8 +40,7 @@ def list_jobs(db: str, out: Output, most: int) -> None:
         found = jobs.find(most=most, db=db)
         if not found:
             out.note("no jobs: ddlplan tune --detach makes one")
-    if found:
-        out.write_text(lambda terminal: jobs_table(found, terminal))
+    out.write_text(lambda terminal: jobs_table(found, terminal))
     out.finish([job_json(job) for job in found])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from launch.reports import Working
@@ -30,9 +29,7 @@ from planner.scripts.naming import describe_trained
 from probes import codec
 
 
-def list_runs(
-    db: str, out: Output, use_case: str | None, state: TrainingStatus | None, *, as_csv: bool
-) -> None:
+def list_runs(db: str, out: Output, use_case: str | None, state: TrainingStatus | None) -> None:
     """Show the trainings. Where nothing was launched yet there are none, which is no error."""
     found: list[TrainingRecord] = []
     states = None if state is None else [state]
@@ -40,10 +37,7 @@ def list_runs(
         found = trainings.find(use_case, states=states, db=db)
         if not found:
             out.note("no trainings: ddlplan launch makes one")
-    if as_csv:
-        sys.stdout.write(runs_csv(found))
-    elif found:
-        out.write_text(lambda terminal: runs_table(found, terminal))
+    out.write_text_or_csv(lambda terminal: runs_table(found, terminal), lambda: runs_csv(found))
     out.finish([_to_json(record) for record in found])
 
 
@@ -60,9 +54,7 @@ def show_run(db: str, out: Output, training_id: int, plot: Path | None) -> None:
     out.finish(_to_json(record))
 
 
-def compare_runs(
-    db: str, out: Output, first_id: int, second_id: int, plot: Path | None, *, as_csv: bool
-) -> None:
+def compare_runs(db: str, out: Output, first_id: int, second_id: int, plot: Path | None) -> None:
     """Show how two trainings differ, and draw them where a file is named."""
     first, second = (
         TrainingSide(record=trainings.get(each, db=db), usage=trainings.get_usage(each, db=db))
@@ -81,10 +73,10 @@ def compare_runs(
         figures += [*learning_figures(usage), *machine_use_figures(usage)]
         title = f"Trainings {first_id} and {second_id}"
         _draw(figures, mark_title(title, first.record, second.record), plot, out)
-    if as_csv:
-        sys.stdout.write(compared_trainings_csv(comparison))
-    else:
-        out.write_text(lambda terminal: compared_trainings_text(comparison, terminal))
+    out.write_text_or_csv(
+        lambda terminal: compared_trainings_text(comparison, terminal),
+        lambda: compared_trainings_csv(comparison),
+    )
     out.finish(comparison.to_json())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from launch.reports import Report
@@ -31,13 +30,7 @@ from planner.sweeps.sweep_request import SweepRequest
 
 
 def run_sweep(
-    request: SweepRequest,
-    db: str,
-    out: Output,
-    *,
-    html: Path | None,
-    as_csv: bool,
-    waits: bool,
+    request: SweepRequest, db: str, out: Output, *, html: Path | None, waits: bool
 ) -> None:
     """Sweep on this machine, and show what was found."""
     if html is not None:
@@ -56,7 +49,7 @@ def run_sweep(
         before = len(result.sweep.points) - result.new_points
         stored = f", {before} stored before" if before else ""
         out.note(f"sweep {result.sweep.record.id}: {points} in {took}{stored}")
-        _show(result.sweep, out, html=html, as_csv=as_csv)
+        _show(result.sweep, out, html=html)
 
 
 def list_sweeps(db: str, out: Output, use_case: str | None) -> None:
@@ -66,24 +59,20 @@ def list_sweeps(db: str, out: Output, use_case: str | None) -> None:
         found = sweeps.find(use_case, db=db)
         if not found:
             out.note("no sweeps: ddlplan sweep makes one")
-    if found:
-        out.write_text(lambda terminal: sweeps_table(found, terminal))
+    out.write_text(lambda terminal: sweeps_table(found, terminal))
     out.finish([record_json(record) for record in found])
 
 
-def show_sweep(db: str, out: Output, sweep_id: int, *, html: Path | None, as_csv: bool) -> None:
+def show_sweep(db: str, out: Output, sweep_id: int, *, html: Path | None) -> None:
     """Show one sweep."""
-    _show(sweeps.get(sweep_id, db=db), out, html=html, as_csv=as_csv)
+    _show(sweeps.get(sweep_id, db=db), out, html=html)
 
 
-def _show(sweep: StoredSweep, out: Output, *, html: Path | None, as_csv: bool) -> None:
+def _show(sweep: StoredSweep, out: Output, *, html: Path | None) -> None:
     if html is not None:
         write_page(html, sweep_page(sweep))
         out.note(f"wrote {html}")
-    if as_csv:
-        sys.stdout.write(sweep_csv(sweep))
-    else:
-        out.write_text(lambda terminal: sweep_text(sweep, terminal))
+    out.write_text_or_csv(lambda terminal: sweep_text(sweep, terminal), lambda: sweep_csv(sweep))
     out.finish(sweep_json(sweep))
 
 

@@ -31,11 +31,13 @@ class Output:
     Args:
         command: Its name, such as ``plans best``.
         as_json: Whether stdout gets one JSON document in place of text.
+        as_csv: Whether it gets CSV in place of a table.
     """
 
-    def __init__(self, command: str, *, as_json: bool) -> None:
+    def __init__(self, command: str, *, as_json: bool, as_csv: bool = False) -> None:
         self.command = command
         self.as_json = as_json
+        self.as_csv = as_csv
         self.is_finished = False
         """Whether stdout has the whole answer, or why there is none."""
         self._warnings: list[str] = []
@@ -92,6 +94,15 @@ class Output:
 
             sys.stdout.write(draw(detect_terminal(sys.stdout, os.environ)))
             sys.stdout.flush()
+
+    def write_text_or_csv(
+        self, draw: Callable[[Terminal], str], make_csv: Callable[[], str]
+    ) -> None:
+        """Write what is drawn for the terminal, or CSV where that was asked for."""
+        if self.as_csv:
+            sys.stdout.write(make_csv())
+        else:
+            self.write_text(draw)
 
     def note(self, text: str) -> None:
         """Write lines about the work, which are no part of the answer."""
@@ -164,9 +175,9 @@ _current: list[Output] = []
 """Where the running command writes: what ends it must know what was written already."""
 
 
-def start_output(command: str, *, as_json: bool) -> Output:
+def start_output(command: str, *, as_json: bool, as_csv: bool = False) -> Output:
     """Say where the command of this process writes from here on."""
-    _current[:] = [Output(command, as_json=as_json)]
+    _current[:] = [Output(command, as_json=as_json, as_csv=as_csv)]
     return _current[0]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from planner.api.comparing import compare
@@ -16,14 +15,7 @@ from planner.report.peers.table import comparison_csv, comparison_text
 
 
 def show_comparison(
-    request: CompareRequest,
-    hosts: Hosts,
-    db: str,
-    out: Output,
-    *,
-    waits: bool,
-    as_csv: bool,
-    html: Path | None,
+    request: CompareRequest, hosts: Hosts, db: str, out: Output, *, waits: bool, html: Path | None
 ) -> None:
     """Compare and show what was found, also where it was interrupted or ours failed."""
     if html is not None:
@@ -33,10 +25,9 @@ def show_comparison(
     if html is not None:
         write_page(html, comparison_page(found))
         out.note(f"wrote {html}")
-    if as_csv:
-        sys.stdout.write(comparison_csv(found))
-    else:
-        out.write_text(lambda terminal: comparison_text(found, terminal))
+    out.write_text_or_csv(
+        lambda terminal: comparison_text(found, terminal), lambda: comparison_csv(found)
+    )
     if found.interrupted:
         out.note("stopped early: what is shown was measured before")
     if found.failure is not None:

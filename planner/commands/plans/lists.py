@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,39 +13,31 @@ from planner.report.trials import trial_json, trials_csv, trials_table
 from planner.tuning.study import StoredTrial
 
 
-def list_plans(
-    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
-) -> None:
+def list_plans(db: str, out: Output, use_case: str | None, node: str | None) -> None:
     """Show the stored plans. Where nothing was tuned yet there are none, which is no error."""
     found: list[FoundPlan] = []
     with out.missing_as_empty():
         # The table shows neither step times nor comparisons.
-        found = plans.find(use_case, node, brief=not (as_csv or out.as_json), db=db)
+        found = plans.find(use_case, node, brief=not (out.as_csv or out.as_json), db=db)
         if not found:
             out.note("no plans: ddlplan tune finds one")
     judged = [(plan.stored, plan.stale_reasons) for plan in found]
-    if as_csv:
-        sys.stdout.write(plans_csv(judged))
-    elif judged:
-        out.write_text(lambda terminal: plans_table(judged, terminal))
+    out.write_text_or_csv(lambda terminal: plans_table(judged, terminal), lambda: plans_csv(judged))
     # Of hundreds of plans that takes as long as their table.
     every = found if out.as_json else ()
     out.finish([plan.stored.to_json(stale=plan.is_stale) for plan in every])
 
 
-def show_trials(
-    db: str, out: Output, use_case: str | None, node: str | None, *, as_csv: bool
-) -> None:
+def show_trials(db: str, out: Output, use_case: str | None, node: str | None) -> None:
     """Show every trial. Where nothing was tuned yet there are none, which is no error."""
     trials: Sequence[StoredTrial] = []
     with out.missing_as_empty():
         trials = plans.find_trials(use_case, node, db=db)
         if not trials:
             out.note("no trials: ddlplan tune makes some")
-    if as_csv:
-        sys.stdout.write(trials_csv(trials))
-    elif trials:
-        out.write_text(lambda terminal: trials_table(trials, terminal))
+    out.write_text_or_csv(
+        lambda terminal: trials_table(trials, terminal), lambda: trials_csv(trials)
+    )
     out.finish([trial_json(trial) for trial in (trials if out.as_json else ())])
 
 
