@@ -60,7 +60,7 @@ def run_gpu_tests(limit_s: float, tests: Path = _ROOT / "tests") -> dict[str, An
 
 def _judge(cases: list[ElementTree.Element], status: int) -> dict[str, Any]:
     faults = {
-        f"{case.get('classname')}.{case.get('name')}": fault.text or fault.get("message", "")
+        f"{case.get('classname')}.{case.get('name')}": fault.text or fault.get("message") or ""
         for case in cases
         for kind in ("failure", "error")
         for fault in case.findall(kind)

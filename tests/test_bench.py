@@ -33,6 +33,7 @@ def test_trainings_of_a_bench_find_what_the_user_has_on_the_path():
     assert str(BENCH) in paths, ended.stderr
     assert paths[-2:] == [str(BENCH.parent), "/of/the/user"]
 
+
 RUNS_PART = """
 import argparse, json, os, sys, gpu_day
 gpu_day.__file__ = sys.argv[1]

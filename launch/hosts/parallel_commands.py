@@ -101,8 +101,8 @@ class _Child:
 
     def __init__(self, command: Sequence[str], limit_s: float) -> None:
         self._files = ExitStack()
-        self._out: IO[bytes] = self._files.enter_context(TemporaryFile())
-        self._err: IO[bytes] = self._files.enter_context(TemporaryFile())
+        self._out: IO[bytes] = self._files.enter_context(_spool())
+        self._err: IO[bytes] = self._files.enter_context(_spool())
         self._is_terminated = False
         self._began_s = time.time()
         self._deadline_s = time.monotonic() + limit_s
@@ -150,6 +150,10 @@ class _Child:
     def _is_over(self) -> bool:
         sizes = (os.fstat(file.fileno()).st_size for file in (self._out, self._err))
         return time.monotonic() > self._deadline_s or max(sizes) > _MAX_BYTES
+
+
+def _spool() -> IO[bytes]:
+    return TemporaryFile()
 
 
 def _text(file: IO[bytes]) -> str:

@@ -40,8 +40,12 @@ def test_launch_leaves_an_onnx_file_and_event_files_and_a_run_is_exported_later(
 
 
 def test_run_that_is_not_there_or_has_no_best_weights_is_one_line(tuned):
-    assert tuned.run("weights", "export", "3", "--onnx", "model.onnx").refusal().endswith(
-        "/runs/3/job.json: no such file or directory: name the folder of a run, as runs/3"
+    assert (
+        tuned.run("weights", "export", "3", "--onnx", "model.onnx")
+        .refusal()
+        .endswith(
+            "/runs/3/job.json: no such file or directory: name the folder of a run, as runs/3"
+        )
     )
 
 
