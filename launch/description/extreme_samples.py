@@ -51,7 +51,8 @@ def find_extreme_samples(case: UseCase, dataset: Dataset[Any]) -> list[ExtremeSa
 
     And, before them, those with the fewest and the most values. The last tensor of a sample comes
     first, which mostly is its label. What differs in all samples, such as a sample's number, comes
-    after all others; what is alike in all is left out.
+    after all others; what is alike in all is left out, and what tells the same samples apart again,
+    as the mask of texts does.
     """
     count = len(dataset)  # type: ignore[arg-type]
     chosen = random.Random(0).sample(range(count), min(count, _SAMPLES))  # noqa: S311 - no secret
@@ -65,7 +66,7 @@ def find_extreme_samples(case: UseCase, dataset: Dataset[Any]) -> list[ExtremeSa
                 break
     last_first = [found[number] for number in sorted(found, reverse=True)]
     last_first.sort(key=lambda values: len(set(values.values())) == len(values))
-    return [one for one in map(_find_extremes, last_first) if one is not None]
+    return list(dict.fromkeys(one for one in map(_find_extremes, last_first) if one is not None))
 
 
 def _find_extremes(values: Mapping[int, _Values]) -> ExtremeSamples | None:

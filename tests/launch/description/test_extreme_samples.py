@@ -9,7 +9,8 @@ from described_cases import described, refusal
 from torch import nn
 from torch.nn import functional
 
-from launch.description import loss_check
+from launch.description import extreme_samples, loss_check
+from launch.description.extreme_samples import find_extreme_samples
 from launch.description.loss_check import check_loss
 from launch.use_cases._adapter import adapt_use_case
 from launch.use_cases._base import UseCase
@@ -17,8 +18,9 @@ from launch.use_cases._base import UseCase
 
 @pytest.fixture(autouse=True)
 def _slow(monkeypatch):
-    """Let every model take long."""
+    """Let every model take long, and all samples be read, however busy the machine is."""
     monkeypatch.setattr(loss_check, "_LONG_S", 0.0)
+    monkeypatch.setattr(extreme_samples, "_LONGEST_S", 60.0)
 
 
 class Labelled(tiny_cases.Pictures):
@@ -169,3 +171,23 @@ def test_one_batch_of_four_samples_and_its_halves_are_all_that_is_computed():
     case = adapt_use_case(Noting(), "tiny")
     check_loss(case, case.model(), case.dataset(None, train=True), "tiny")
     assert sizes == [2, 4, 2, 2]
+
+
+class MaskedTexts(tiny_cases.Sgd):
+    """Texts of different length, with a mask and with labels of their own."""
+
+    def dataset(self, data, *, train: bool):
+        def text(number: int) -> dict[str, torch.Tensor]:
+            ones = torch.ones(2 + (number + 3) % 8, dtype=torch.int64)
+            return {"tokens": ones, "mask": ones, "labels": number * ones}
+
+        return [text(number) for number in range(160)]
+
+
+def test_what_differs_in_the_length_of_texts_alone_leaves_a_batch_for_their_labels():
+    """Tokens, mask and labels of the shortest and the longest text were three batches, the same."""
+    case = MaskedTexts()
+    found = find_extreme_samples(case, case.dataset(None, train=True))
+    assert len(set(found)) == len(found)
+    compared = found[: loss_check._UNLIKE_BATCHES]
+    assert (0, 159) in [(one.least, one.greatest) for one in compared]
