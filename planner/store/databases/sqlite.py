@@ -16,6 +16,8 @@ Settings as SQLite's authors document them for several writers:
   while a trial runs. Signals wait for its end: a Ctrl-C while SQLAlchemy closes a connection leaves
   it open, and locked, for as long as the traceback lives, and what is then stored waits for itself.
   SQLite's own wait for a lock cannot be ended, so it is short and comes again.
+* A commit that waits for readers is tried again, not its whole transaction: SQLite lets no new
+  reader begin meanwhile, https://www.sqlite.org/lockingv3.html, "Writer starvation".
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from planner.store.databases.tables import metadata
 T = TypeVar("T")
 
 _BEGIN = "ddlplan_begin"
+_TO_READ, _TO_WRITE = "BEGIN", "BEGIN IMMEDIATE"
 
 _PRAGMAS = ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "trusted_schema=OFF")
 """The last: https://www.sqlite.org/security.html, "Untrusted SQLite Database Files"."""
@@ -86,11 +89,11 @@ class SqliteDatabase(Database):
         self._lock_timeout_s = lock_timeout_s
 
     def _read(self, work: Work[T]) -> T:
-        return self._run("BEGIN", work)
+        return self._run(_TO_READ, work)
 
     def write(self, work: Work[T]) -> T:
         with queued(self._path.absolute().parent, self._lock_timeout_s):
-            return self._run("BEGIN IMMEDIATE", work)
+            return self._run(_TO_WRITE, work)
 
     def kind(self, connection: Connection) -> str:
         return f"SQLite {connection.execute(text('SELECT sqlite_version()')).scalar()}"
@@ -129,7 +132,10 @@ class SqliteDatabase(Database):
                     self._engine.connect() as connection,
                     connection.execution_options(**{_BEGIN: begin}).begin(),
                 ):
-                    return work(connection)
+                    result = work(connection)
+                    if begin == _TO_WRITE:
+                        self._commit(connection, give_up)
+                    return result
             except UnicodeDecodeError as error:  # of the driver, at a message with damaged text
                 raise self._corrupt(str(error)) from error
             except DBAPIError as error:
@@ -138,6 +144,19 @@ class SqliteDatabase(Database):
                 has_waited = time.monotonic() >= give_up or has_deferred_signal()
                 if has_waited or not isinstance(ours, StoreLockedError):
                     raise ours from error
+            time.sleep(_PAUSE_S)
+
+    def _commit(self, connection: Connection, give_up: float) -> None:
+        """Commit, once those have ended that were reading before."""
+        while True:
+            try:
+                connection.exec_driver_sql("COMMIT")
+            except DBAPIError as error:
+                is_locked = isinstance(self._our_error(error.orig), StoreLockedError)
+                if not is_locked or time.monotonic() >= give_up or has_deferred_signal():
+                    raise
+            else:
+                return
             time.sleep(_PAUSE_S)
 
     def _our_error(self, error: BaseException | None) -> StoreError | None:

@@ -21,6 +21,7 @@ from launch.system.folder_queue import queued
 from launch.system.session import defer_signals
 from planner.errors import StoreLockedError
 from planner.store import Store
+from planner.store.databases.opening import open_database
 from probes.hardware import DataSpeed
 
 fork = multiprocessing.get_context("fork")
@@ -180,6 +181,28 @@ def test_a_short_lock_is_waited_for(filled):
         connection.execute("COMMIT")
     writer.join(60)
     assert marks(filled) == [0, 100]
+
+
+def test_a_writer_that_waits_until_a_reader_has_ended_does_its_work_once(filled):
+    """It began again every half second, and readers that came meanwhile kept it waiting."""
+    begun = []
+
+    def work(connection):
+        begun.append(connection)
+        connection.exec_driver_sql("DELETE FROM trials")
+
+    database = open_database(str(filled), create=False)
+    with closing(sqlite3.connect(filled, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM trials").fetchall() == [(1,)]
+        writer = threading.Thread(target=database.write, args=(work,))
+        writer.start()
+        writer.join(1.5)
+        assert writer.is_alive()
+        reader.execute("COMMIT")
+    writer.join(60)
+    assert len(begun) == 1
+    assert marks(filled) == []
 
 
 def test_a_reader_does_not_keep_a_writer_out(filled):
