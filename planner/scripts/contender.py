@@ -72,10 +72,14 @@ class ScriptContender:
         self._made = 0
         self._is_cut = False
         """Whether its time was up within a step, which the next turn would have the end of."""
-        with _as_results():
-            self._script = start(plan)
-        # Its plan does not say which GPUs it uses.
+        # Its plan does not say which GPUs it uses. First: nobody could end a script that has begun.
         self._gpu_watch = GpuWatch(node.gpu_uuids(), are_used=False)
+        try:
+            with _as_results():
+                self._script = start(plan)
+        except BaseException:
+            self._gpu_watch.close()
+            raise
 
     def make_steps(self, count: int, *, time_limit_s: float) -> Sequence[StepDone]:
         """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
@@ -113,8 +117,8 @@ class ScriptContender:
 
     def close(self) -> None:
         """End all its processes."""
-        self._gpu_watch.close()
         self._script.close()
+        self._gpu_watch.close()
 
     def _make(self, count: int, deadline: float) -> list[StepSeen]:
         try:

@@ -7,12 +7,15 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
+import pytest
 from torch_stand_in import write_torch
 
+from launch.errors import ScriptRefusedError
 from launch.plan import Plan
 from launch.scripts.program import Program
 from launch.scripts.running_script import RunningScript
 from planner.scripts.contender import ScriptContender
+from planner.trials.contender import TrialFailedError
 from probes.hardware import Gpu
 from probes.node import probe
 from tests.probes.recorded_nvml import RecordedNvml
@@ -25,6 +28,13 @@ while True:
     time.sleep(0.01)
     optimizer.step()
 """
+
+
+PLAN = Plan(strategy="script", node_batch=1, options={"own_settings": True})
+
+
+def node_with_gpu():
+    return replace(probe(quick=True), gpus=(Gpu(nvml_index=0, cuda_index=0, uuid="GPU-a"),))
 
 
 class HotGpu(RecordedNvml):
@@ -42,11 +52,10 @@ def test_heat_counts_in_the_turns_in_which_a_script_computes_on_the_gpu(tmp_path
     (tmp_path / "train.py").write_text(TRAIN)
     nvml = HotGpu(HandleByUUID={"GPU-a": 0}, CurrentClocksEventReasons={0: 0x20})
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    node = replace(probe(quick=True), gpus=(Gpu(nvml_index=0, cuda_index=0, uuid="GPU-a"),))
+    node = node_with_gpu()
     program = Program.parse([sys.executable, "train.py"], cores=node.cpu.usable_cores)
-    plan = Plan(strategy="script", node_batch=1, options={"own_settings": True})
     script = ScriptContender(
-        plan, lambda one: RunningScript(program, one, node, folder=tmp_path), node
+        PLAN, lambda one: RunningScript(program, one, node, folder=tmp_path), node
     )
     try:
         script.make_steps(2, time_limit_s=60.0)
@@ -56,4 +65,28 @@ def test_heat_counts_in_the_turns_in_which_a_script_computes_on_the_gpu(tmp_path
         assert script.disturbance.slowed_gpus == 0
     finally:
         script.close()
+    assert not nvml.is_open
+
+
+def test_ctrl_c_while_nvml_is_loaded_leaves_no_script_behind(monkeypatch):
+    class Slow(RecordedNvml):
+        def nvmlInit(self):  # noqa: N802
+            raise KeyboardInterrupt
+
+    node, started = node_with_gpu(), []
+    monkeypatch.setitem(sys.modules, "pynvml", Slow())
+    with pytest.raises(KeyboardInterrupt):
+        ScriptContender(PLAN, started.append, node)
+    assert not started
+
+
+def test_script_that_cannot_be_started_leaves_nvml(monkeypatch):
+    def refuse(_):
+        assert nvml.is_open
+        raise ScriptRefusedError("there is no such program")
+
+    node, nvml = node_with_gpu(), RecordedNvml(HandleByUUID={"GPU-a": 0})
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    with pytest.raises(TrialFailedError, match="no such program"):
+        ScriptContender(PLAN, refuse, node)
     assert not nvml.is_open
