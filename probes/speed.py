@@ -363,7 +363,9 @@ def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedR
         try:
             speeds[field] = measure(min(0.5, left_s / to_come))
         except Exception as error:  # noqa: BLE001 - whatever it was, the others are still worth it
-            failures.append(f"{field} was not measured: {error or type(error).__name__}")
+            # Those of CUDA go on with advice for who debugs it.
+            why = str(error).strip().partition("\n")[0] or type(error).__name__
+            failures.append(f"{field} was not measured: {why}")
         to_come -= 1
         yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
 

@@ -1,6 +1,7 @@
 import json
 import os
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -124,6 +125,18 @@ def test_gpu_that_cannot_be_used_does_not_end_the_measurement(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", fail)
     names = [name for name, _ in speed._quantities(1)]
     assert names[-1] == "gpu_copy_bytes_per_s"
+
+
+def test_quantity_that_fails_is_told_in_one_line(monkeypatch):
+    """Each error of CUDA has four."""
+
+    def fail(limit_s):
+        raise RuntimeError("no kernel image is available\nFor debugging consider passing ...")
+
+    monkeypatch.setattr(speed, "_quantities", lambda _: [("gpu_copy_bytes_per_s", fail)])
+    (report,) = speed._measure_all(1, 60.0, time.perf_counter())
+    told = "gpu_copy_bytes_per_s was not measured: no kernel image is available"
+    assert report.failures == (told,)
 
 
 @pytest.mark.usefixtures("seen_gpu")
