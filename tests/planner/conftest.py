@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import itertools
 import json
 import os
 import shutil
@@ -52,6 +53,9 @@ class Ended:
     out: str
     err: str
 
+    as_json: bool
+    """Whether it was to write a document."""
+
     @property
     def errors(self) -> list[str]:
         return [line for line in self.err.splitlines() if line.startswith("error:")]
@@ -61,11 +65,17 @@ class Ended:
         return json.loads(self.out)
 
     def refusal(self, code: int = 2) -> str:
-        """Give the one line that says why it failed so; a document has the same exit status."""
+        """Give the one line that says why it failed so; its document has the same exit status."""
         assert self.code == code, self.err
-        assert not self.out.startswith("{") or self.document["error"]["code"] == code
+        assert not self.as_json or self.document["error"]["code"] == code
         (line,) = self.errors
         return line
+
+
+def _asks_for_json(words: Any) -> bool:
+    """Tell whether a command has the option itself, rather than a script behind ``--``."""
+    own = itertools.takewhile(lambda word: word != "--", words)
+    return "--json" in own
 
 
 @dataclass
@@ -97,7 +107,7 @@ class CommandLine:
         words, surroundings = [*map(str, arguments)], self.surroundings(environment)
         code, *streams = run_forked(words, self.folder, surroundings, limit_s=GUARD_S)
         out, err = (io.TextIOWrapper(io.BytesIO(text), "utf-8").read() for text in streams)
-        return Ended(code, out, err)
+        return Ended(code, out, err, as_json=_asks_for_json(words))
 
     def launch(self, case: str, *arguments: object, **environment: str) -> Ended:
         """Train a use case to its end; whoever runs the tests may be root."""
@@ -119,7 +129,7 @@ class CommandLine:
         except subprocess.TimeoutExpired as expired:  # whose own text leaves out the last words
             said = (expired.stderr or b"").decode(errors="replace")
             pytest.fail(f"it runs on after {GUARD_S:g} s, and has said:\n{said[-4000:]}")
-        return Ended(process.returncode, out, err)
+        return Ended(process.returncode, out, err, as_json=_asks_for_json(process.args))
 
     def data(self, *arguments: object, **environment: str) -> Any:
         """Run a command that must succeed and give the data of its document."""
