@@ -56,8 +56,13 @@ import pytest
 def test_passes():
     pass
 
+@pytest.fixture
+def kept():
+    yield
+    assert "left" == "nothing"
+
 @pytest.mark.gpu
-def test_fails():
+def test_fails(kept):
     assert "found" == "expected"
 
 @pytest.mark.gpu
@@ -119,4 +124,5 @@ def test_what_tests_for_a_gpu_have_shown_is_kept_whatever_comes_then(interrupts,
     assert unread.endswith("test_unread")
     assert "No module named 'not_there'" in why
     assert failed.endswith("test_few.test_fails")
-    assert "AssertionError" in text
+    assert "'found' == 'expected'" in text
+    assert "'left' == 'nothing'" in text
