@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import tracemalloc
 
 import pytest
 from host_file_cases import MALFORMED, UNSAFE
 
 from launch.errors import HostFileError, UnsafeHostError
+from launch.hosts import name_resolution
 from launch.hosts.host_file import expand_hosts, read_host_file
 from launch.hosts.host_line import Host
 from launch.hosts.name_resolution import is_this_machine, resolve
@@ -241,6 +243,19 @@ def test_another_name_for_one_of_its_addresses_is_this_machine():
 @pytest.mark.parametrize("name", ["192.0.2.77", "2001:db8::77", "elsewhere.invalid"])
 def test_other_machines_are_not_this_one(name):
     assert not is_this_machine(Host(name=name, line=1), resolve=lambda _: {"192.0.2.78"})
+
+
+def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch):
+    is_given_up = threading.Event()
+
+    def look_up_at_last(*_):
+        is_given_up.wait(120)
+        return [(None, None, None, "", ("127.0.1.1", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_at_last)
+    monkeypatch.setattr(name_resolution, "_LIMIT_OF_ONE_S", 0.05)
+    assert not is_this_machine(Host(name="slow.invalid", line=1))
+    is_given_up.set()
 
 
 def test_a_name_that_nobody_knows_has_no_address():
