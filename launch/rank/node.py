@@ -36,7 +36,6 @@ from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import WorkerEnded, WorkerEvent, WorkerGroup, explain_failure
 from launch.workers.task import Purpose, Task, make_worker_tasks
 from probes.hardware import Cpu
-from probes.memory import oom_kill_count
 from probes.usage import group_cpu_s
 
 _POLL_S = 1.0
@@ -166,7 +165,6 @@ class Node:
     def _start(
         self, server: ForkServer, tasks: list[Task], descriptors: SharedDescriptors | None
     ) -> WorkerGroup:
-        self._oom_kills = oom_kill_count() or 0
         prefix = self._directory.log_prefix(self._node_job.host)
         return WorkerGroup(
             server, tasks, self._directory.path, log_prefix=prefix, descriptors=descriptors
@@ -265,10 +263,7 @@ class Node:
                 self._send_report(report)
 
     def _find_failure(self, group: WorkerGroup, event: WorkerEvent) -> JobFailed | None:
-        oom_kills = (
-            (oom_kill_count() or 0) - self._oom_kills if isinstance(event, WorkerEnded) else 0
-        )
-        failure = explain_failure(group, event, oom_kills)
+        failure = explain_failure(group, event)
         if failure is None:
             return None
         self._is_users_fault = failure.users_fault

@@ -29,6 +29,7 @@ from launch.workers.log import (
 )
 from launch.workers.step_permits import grant_steps, open_permits
 from launch.workers.task import Task
+from probes.memory import oom_kill_count
 
 _END_LIMIT_S = 10.0
 _DUMP_LIMIT_S = 1.0
@@ -83,6 +84,7 @@ class WorkerGroup:
         descriptors: SharedDescriptors | None = None,
     ) -> None:
         _let_open_files()
+        self._oom_kills = oom_kill_count() or 0
         self._server = server
         self._logs = [log_directory / f"{log_prefix}worker{t.local_rank}.log" for t in tasks]
         self._open_logs: list[BoundedLog] = []
@@ -212,6 +214,13 @@ class WorkerGroup:
             self._drain_output(worker)
         return read_tail(self._logs[worker], _TAIL_LINES)
 
+    def count_oom_kills(self) -> int:
+        """Count the processes that the kernel has killed for memory since the workers' start.
+
+        That reads files of the kernel, which only a failure is worth.
+        """
+        return (oom_kill_count() or 0) - self._oom_kills
+
     def dump_stacks(self) -> None:
         """Have every worker write its stacks to its log, as far as it can."""
         send_signal(self._pids, DUMP_STACKS)
@@ -320,15 +329,12 @@ class WorkerFailure:
     """The signal that ended the process, if one did."""
 
 
-def explain_failure(
-    group: WorkerGroup, event: WorkerEvent, oom_kills: int = 0
-) -> WorkerFailure | None:
+def explain_failure(group: WorkerGroup, event: WorkerEvent) -> WorkerFailure | None:
     """Explain why a worker failed, ``None`` where ``event`` is no failure.
 
     Args:
         group: The workers.
         event: Result of `WorkerGroup.next_event`.
-        oom_kills: Processes that the kernel killed for memory since the workers were started.
     """
     if isinstance(event, ReportReceived) and isinstance(event.report, Failed):
         failed = event.report
@@ -339,13 +345,13 @@ def explain_failure(
             message=message,
             out_of_memory=failed.error in _OUT_OF_MEMORY
             or tells_out_of_memory(message)
-            or (oom_kills > 0 and tells_killed_loader(message)),
+            or (tells_killed_loader(message) and group.count_oom_kills() > 0),
             users_fault=failed.users_fault,
             log_tail=group.log_tail(event.worker),
             log=group.log(event.worker),
         )
     if isinstance(event, WorkerEnded) and (event.code != 0 or not event.is_done):
-        out_of_memory = event.code == -9 and oom_kills > 0
+        out_of_memory = event.code == -9 and group.count_oom_kills() > 0
         return WorkerFailure(
             worker=event.worker,
             error=None,

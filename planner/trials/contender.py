@@ -21,7 +21,6 @@ from planner.cancellation import POLL_INTERVAL_S, Cancellation
 from planner.trials.result import Outcome
 from probes.disturbance import Disturbance, DisturbanceWatch
 from probes.hardware import Hardware
-from probes.memory import oom_kill_count
 from probes.sampling.gpu_watch import GpuWatch
 from probes.usage import find_group, mapped_bytes, resident_bytes
 
@@ -130,7 +129,6 @@ class RunningContender:
         self._gpu_watch = GpuWatch(node.gpu_uuids(plan.devices), are_used=True)
         self._cancellation = cancellation
         self._mapped_bytes = 0
-        self._oom_kills = oom_kill_count() or 0
         with ExitStack() as opened:
             opened.callback(self._gpu_watch.close)
             try:
@@ -199,8 +197,7 @@ class RunningContender:
             return
         if isinstance(event, ReportReceived):
             self._on_report(event.report)
-        oom_kills = (oom_kill_count() or 0) - self._oom_kills
-        if failure := explain_failure(self._group, event, oom_kills):
+        if failure := explain_failure(self._group, event):
             raise _failed(failure)
         match event:
             case ReportReceived(report=Compiled(time_s=time_s)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import psutil
+import pytest
 
 from launch.workers.group import WorkerFailure, WorkerGroup, explain_failure
 
@@ -16,6 +17,15 @@ def first_failure(group: WorkerGroup, limit_s: float = 120) -> WorkerFailure:
         if event and (failure := explain_failure(group, event)):
             return failure
     raise AssertionError("no worker failed")
+
+
+def count_oom_kills(monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
+    """Let the kernel kill so many for memory between a group's start and its failure.
+
+    Another look between the two, as at each step, would fail.
+    """
+    counts = iter((3, 3 + kills))
+    monkeypatch.setattr("launch.workers.group.oom_kill_count", lambda: next(counts))
 
 
 def wait_until_gone(pids: list[int], limit_s: float = 60) -> None:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from worker_groups import first_failure, wait_until_gone
+from worker_groups import count_oom_kills, first_failure, wait_until_gone
 
 from launch.errors import LaunchError
 from launch.plan import Plan
 from launch.reports import StepDone
 from launch.workers.fork_server import ForkServer, worker_environment
-from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup, explain_failure
+from launch.workers.group import ReportReceived, WorkerEnded, WorkerGroup
 from launch.workers.log import involves_loaders, lacks_shared_memory, tells_out_of_memory
 from launch.workers.task import Purpose, Task
 from launch.workload import Workload
@@ -228,22 +228,25 @@ def test_full_shared_memory_is_no_matter_of_loader_workers_where_a_plan_has_none
 
 
 @pytest.mark.parametrize("oom_kills", [0, 1])
-def test_loading_process_that_the_kernel_killed_for_memory_is_a_lack_of_it(oom_kills, training):
+def test_loading_process_that_the_kernel_killed_for_memory_is_a_lack_of_it(
+    oom_kills, training, monkeypatch
+):
     """The story: only a worker that was killed itself was one."""
-    with training.start(training.task("LosesKilledLoaders", LOADED)) as group:
-        while (failure := explain_failure(group, group.next_event(120), oom_kills)) is None:
-            pass
+    count_oom_kills(monkeypatch, oom_kills)
+    failure = training.failure_of("LosesKilledLoaders", LOADED)
     assert "is killed by signal: Killed" in failure.message
     assert failure.out_of_memory == bool(oom_kills)
     assert involves_loaders(failure.message)
 
 
-def test_worker_that_the_kernel_killed_may_have_lost_memory_to_loading_processes(training):
+def test_worker_that_the_kernel_killed_may_have_lost_memory_to_loading_processes(
+    training, monkeypatch
+):
+    count_oom_kills(monkeypatch, 1)
     with training.start(training.task("Hangs", LOADED)) as group:
         (pid,) = group.pids
         os.kill(pid, signal.SIGKILL)
-        while (failure := explain_failure(group, group.next_event(120), 1)) is None:
-            pass
+        failure = first_failure(group)
     assert failure.message == "killed by signal 9 (SIGKILL) (out of memory)"
     assert involves_loaders(failure.message)
 

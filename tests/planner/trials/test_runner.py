@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from worker_groups import wait_until_gone
+from worker_groups import count_oom_kills, wait_until_gone
 
 from launch.errors import UseCaseError
 from launch.plan import Plan
@@ -192,6 +192,16 @@ def test_failure_is_a_result_with_its_reason(runner_of, case, outcome, reason):
     assert reason in failed.value.reason
 
 
+def test_kills_for_memory_are_looked_up_only_once_a_worker_fails(runner_of, monkeypatch):
+    """The story: files of the kernel were read at every step of every trial."""
+    count_oom_kills(monkeypatch, 1)
+    with started(runner_of("Dies")) as contender:
+        contender.make_steps(1, time_limit_s=60)
+        with pytest.raises(TrialFailedError, match=r"\(out of memory\)$") as failed:
+            contender.make_steps(3, time_limit_s=60)
+    assert failed.value.outcome is Outcome.OUT_OF_MEMORY
+
+
 def test_crash_keeps_the_last_lines_of_the_log(runner_of):
     with started(runner_of("Raises")) as contender, pytest.raises(TrialFailedError) as failed:
         contender.make_steps(1, time_limit_s=60)
@@ -251,6 +261,17 @@ def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(
     where = r"idle for \d+ s, File .*failing.py\", line \d+ in dataset$"
     with pytest.raises(UseCaseError, match=where):
         runner_of("NoData").describe()
+
+
+@pytest.mark.parametrize(("kills", "why"), [(0, ""), (1, r" \(out of memory\)")])
+def test_use_case_for_which_memory_is_short_before_training_says_so(
+    kills, why, runner_of, monkeypatch
+):
+    """The story: only of trials was it told why the kernel had ended a process."""
+    count_oom_kills(monkeypatch, kills)
+    said = rf"DiesWhileBuilding failed before training: killed by signal 9 \(SIGKILL\){why}$"
+    with pytest.raises(UseCaseError, match=said):
+        runner_of("DiesWhileBuilding").describe()
 
 
 def test_use_case_with_a_fault_is_one_line(runner_of, tmp_path):
