@@ -154,9 +154,9 @@ def _missing_data_named(task: Task) -> Iterator[None]:
 
 
 def _is_unchecked(task: Task, digest: str) -> bool:
-    """Tell whether nothing is planned for a use case yet, or it was changed since."""
+    """Tell whether a use case is new, or was changed since it was checked."""
     known = task.case_digests
-    return task.plan is None or (bool(known) and digest not in known)
+    return digest not in known if known else task.plan is None
 
 
 def _find_uncut_reason(case: UseCase, dataset: Any) -> str | None:

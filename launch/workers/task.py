@@ -46,7 +46,7 @@ class Task:
     epochs: int = 1
 
     case_digests: tuple[str, ...] = ()
-    """See `launch.job.Job`; of a use case that is described before it is trained."""
+    """See `launch.job.Job`; of a use case that is described before it is trained, or once more."""
 
     node: int = 0
     """Number of this node in the job."""

@@ -46,11 +46,15 @@ class TrialRunner:
         self._node = node
         self._servers = servers
 
-    def describe(self, listener: Listener = ignore) -> CaseFacts:
+    def describe(
+        self, listener: Listener = ignore, *, checked_digest: str | None = None
+    ) -> CaseFacts:
         """Make the data ready and learn what a planner must know of the use case.
 
         Args:
             listener: Receives how far the data are, and warnings.
+            checked_digest: Of the use case as it was described before, where it was: its loss is
+                not checked again, which takes the time of many steps.
 
         Raises:
             CancelledError: The end was asked for.
@@ -59,7 +63,11 @@ class TrialRunner:
         """
         found = run_lone_task(
             self._servers.get(),
-            Task(purpose=Purpose.DESCRIBE, workload=self._workload),
+            Task(
+                purpose=Purpose.DESCRIBE,
+                workload=self._workload,
+                case_digests=() if checked_digest is None else (checked_digest,),
+            ),
             Described,
             self._cancellation,
             listener,

@@ -159,6 +159,14 @@ def test_loss_of_a_use_case_that_its_plan_was_found_with_is_not_checked_again():
     assert described(BecameSum, plan=PLAN, case_digests=("sha256:0", digest))[-1].facts
 
 
+def test_use_case_that_is_described_once_more_for_its_times_is_not_checked_again():
+    """The story: a search whose budget was refused had paid for the check of the loss twice."""
+    digest = described(BecameSum, plan=PLAN)[-1].facts.digest
+    assert described(BecameSum, case_digests=(digest,))[-1].facts.sample_s > 0
+    with pytest.raises(UseCaseError, match="It is a sum: return the mean"):
+        described(BecameSum, case_digests=("sha256:0",))
+
+
 def test_a_launch_waits_for_no_times_that_only_a_search_needs():
     """Passes on a CPU, of a model for GPUs too, and readings were timed before each one."""
     searched, launched = described(tiny_cases.Sgd)[-1], described(tiny_cases.Sgd, plan=PLAN)[-1]

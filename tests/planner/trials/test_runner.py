@@ -254,6 +254,15 @@ def test_use_case_is_described(runner_of):
     assert facts.max_stages > 1
 
 
+def test_use_case_that_was_checked_is_only_timed_once_more(runner_of):
+    heard, runner = [], runner_of("Misspelt")
+    digest = runner.describe(heard.append).digest
+    (warned,) = heard
+    assert "is schedule meant?" in warned.message
+    assert runner.describe(heard.append, checked_digest=digest).sample_s > 0
+    assert heard == [warned]
+
+
 def test_use_case_whose_data_never_come_is_given_up_with_the_line_that_waits(
     runner_of, monkeypatch
 ):

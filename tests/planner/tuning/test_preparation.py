@@ -23,18 +23,21 @@ class Describing(TrialRunner):
 
     def __init__(self, *samples_s: float) -> None:
         self._samples_s = list(samples_s)
+        self.checked = []
 
-    def describe(self, *_, **__):
+    def describe(self, *_, checked_digest=None):
+        self.checked.append(checked_digest)
         return replace(CASE, default_batch=64, sample_s=self._samples_s.pop(0))
 
 
 def prepared(*samples_s: float, gpus=(), strategies=None):
+    return prepared_by(Describing(*samples_s), gpus=gpus, strategies=strategies).sample_s
+
+
+def prepared_by(runner, *, gpus=(), strategies=None):
     request = TuneRequest(workload=Workload(use_case="case"), budget_s=60, strategies=strategies)
-    runner = Describing(*samples_s)
     node = replace(HERE, gpus=gpus)
-    return prepare(
-        request, node, runner, needs_all_strategies=True, listener=lambda *_: None
-    ).facts.sample_s
+    return prepare(request, node, runner, needs_all_strategies=True, listener=lambda *_: None).facts
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -62,6 +65,12 @@ def test_budget_is_refused_only_where_a_step_takes_too_long_twice():
     assert prepared(0.03) == 0.03
     with pytest.raises(InvalidPlanError, match="steps of 64 samples take about 12 s here"):
         prepared(0.19, 0.20)
+
+
+def test_steps_are_timed_once_more_without_the_check_of_the_loss():
+    runner = Describing(0.19, 0.03)
+    assert prepared_by(runner).sample_s == 0.03
+    assert runner.checked == [None, CASE.digest]
 
 
 HIDDEN = replace(GPU, cuda_index=None)

@@ -55,6 +55,13 @@ class Sgd(UseCase):
         return {"accuracy": (output.argmax(1) == target).float().mean().item()}
 
 
+class Misspelt(Sgd):
+    """Has a schedule that nobody calls, of which a check warns."""
+
+    def schedul(self, optimizer, steps_per_epoch):
+        return None
+
+
 class Gradient(Sgd):
     """One step at rate 1 moves the weights by exactly their gradient."""
 
