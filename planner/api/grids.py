@@ -31,7 +31,7 @@ _BATCHES_PER_EPOCH = 100
 
 
 def export(use_case: str, path: Path, node: str | None = None, *, db: str = "planner.db") -> Grid:
-    """Write the trials of the latest study of a use case to a file.
+    """Write the trials of the study of a use case that was used last to a file.
 
     A file that this has written is replaced. What is not on record of studies of the first
     releases, such as the number of samples, is assumed.
@@ -61,7 +61,9 @@ def export(use_case: str, path: Path, node: str | None = None, *, db: str = "pla
             raise NoPlanError(
                 f"no trials of {use_case} on {name} have times: run ddlplan tune first"
             )
-        study = store.catalog.study(max(timed))
+        # A search goes on with an old study where it has the same data: the newest is another.
+        last = next(trial.study_id for trial in reversed(found) if trial.study_id in timed)
+        study = store.catalog.study(last)
         hardware = store.machines.latest_probe(study.fingerprint, node=name)
     if hardware is None:
         raise NoPlanError(

@@ -88,6 +88,22 @@ def test_export_holds_no_trials_of_another_use_case_of_the_same_name(tmp_path):
     assert [one.parameters["mark"] for one in grid.results] == [0]
 
 
+def test_export_is_of_the_study_that_was_used_last_and_not_of_the_newest(tmp_path):
+    """The story: after a search in bf16 one in fp32 went on with its own, and bf16's was given."""
+    db = str(tmp_path / "planner.db")
+    study = replace(STUDY, node=NODE.node, fingerprint=NODE.fingerprint())
+    with Store.open(db) as store:
+        store.machines.save_probe(NODE)
+        first = store.studies.get_or_create(study)
+        store.studies.add_trial(first, trial(1))
+        newest = store.studies.get_or_create(replace(study, precision="bf16"))
+        store.studies.add_trial(newest, trial(2))
+        store.studies.add_trial(first, trial(3))
+    assert newest > first
+    grid = grids.export(study.use_case, tmp_path / "grid.json", NODE.node, db=db)
+    assert [one.parameters["mark"] for one in grid.results] == [1, 3]
+
+
 def test_trials_without_times_are_no_grid(tmp_path):
     """The story: where all trials of a use case had failed, its database was called corrupt."""
     db, file = str(tmp_path / "planner.db"), tmp_path / "grid.json"
