@@ -53,7 +53,7 @@ class PlanStore:
         """
         found = self._database.find(select(plans), plans.c.id, plan_id, plan_from_row)
         if found is None:
-            raise NoPlanError(f"no plan {plan_id}: ddlplan plans list shows which there are")
+            raise _lacking(plan_id)
         return found
 
     def find(
@@ -112,18 +112,23 @@ class PlanStore:
         return best if is_stale else mine
 
     def remove(self, plan_id: int) -> None:
-        """Delete a plan; its trials stay.
+        """Delete a plan, also one that cannot be read; its trials stay.
 
         Raises:
             NoPlanError: No plan has this id.
         """
-        self.get(plan_id)
+        if self._database.find(select(plans.c.id), plans.c.id, plan_id, dict) is None:
+            raise _lacking(plan_id)
 
         def work(connection: Connection) -> None:
             connection.execute(plans.delete().where(plans.c.id == plan_id))
             record_event(connection, Topic.PLAN, plan_id, self._now)
 
         self._database.write(work)
+
+
+def _lacking(plan_id: int) -> NoPlanError:
+    return NoPlanError(f"no plan {plan_id}: ddlplan plans list shows which there are")
 
 
 def _of_code(found: Sequence[StoredPlan], code: str | None) -> list[StoredPlan]:

@@ -10,7 +10,7 @@ import sample_plan
 from sample_plan import NOON, SOFTWARE
 from store_cases import STUDY, trial
 
-from planner.errors import NoPlanError
+from planner.errors import NoPlanError, StoreCorruptError
 from planner.plans.stored_plan import stale_reasons
 from probes.timing import Interval
 
@@ -81,6 +81,17 @@ def test_the_number_of_a_removed_plan_is_never_given_again(store):
     store.plans.remove(first)
     assert store.plans.find() == []
     assert store.plans.save(FOUND) == first + 1
+
+
+def test_a_plan_that_cannot_be_read_can_be_removed(store, database):
+    """The story: it was read first, so that a list of plans was an error for ever."""
+    store.plans.save(FOUND)
+    database.execute("UPDATE plans SET comparisons = '[7]'")
+    whole = replace(FOUND, id=store.plans.save(FOUND))
+    with pytest.raises(StoreCorruptError):
+        store.plans.find()
+    store.plans.remove(1)
+    assert store.plans.find() == [whole]
 
 
 def test_removing_a_plan_keeps_its_trials(store):
