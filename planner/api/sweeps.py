@@ -77,6 +77,7 @@ def sweep(
         NoPlanError: A plan is asked for that is not stored.
         StalePlanError: It was made on other hardware or software.
         StoreError: The database cannot be used.
+        ConflictError: Another process trains the same sweep, and was faster.
         CancelledError: The end was asked for; what is stored stays.
     """
     cancellation = cancellation or Cancellation()

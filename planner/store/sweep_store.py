@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
-from planner.errors import NoSweepError
+from planner.errors import ConflictError, NoSweepError
 from planner.records.event_record import Topic
 from planner.store.databases.database import Database, insert
 from planner.store.databases.tables import sweep_points, sweeps
@@ -50,13 +50,26 @@ class SweepStore:
         return self.get(self._database.write(work))
 
     def add_points(self, sweep_id: int, *points: SweepPoint) -> list[SweepPoint]:
-        """Save finished points, all or none of them; give them with their numbers."""
+        """Save finished points, all or none of them; give them with their numbers.
+
+        Raises:
+            ConflictError: Another process has stored one of them meanwhile.
+        """
         rows = [
             record_columns(point, null_for_nan=True) | {"sweep_id": sweep_id, "batch": point.batch}
             for point in points
         ]
+        query = select(sweep_points.c.batch, sweep_points.c.setting)
+        query = query.where(sweep_points.c.sweep_id == sweep_id)
 
         def work(connection: Connection) -> list[int]:
+            stored = {(row.batch, row.setting) for row in connection.execute(query)}
+            for point in points:
+                if (point.batch, point.setting) in stored:
+                    raise ConflictError(
+                        f"sweep {sweep_id}: another process trains it too, and has stored batch "
+                        f"{point.batch}: let that one end, then give the command again"
+                    )
             record_event(connection, Topic.SWEEP, sweep_id, self._now)
             return [insert(connection, sweep_points, row) for row in rows]
 

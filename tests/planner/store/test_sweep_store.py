@@ -8,7 +8,7 @@ from math import nan
 import pytest
 from sweep_samples import failed_point, sample_point, sample_record
 
-from planner.errors import NoSweepError, StoreCorruptError
+from planner.errors import ConflictError, NoSweepError
 from planner.records.event_record import Topic
 
 
@@ -57,9 +57,19 @@ def test_points_of_a_batch_are_stored_all_or_none(store):
     """The story: killed between two of them, a sweep trained the second one again, alone."""
     sweep_id = store.sweeps.begin(sample_record([32]), fresh=False).record.id
     known = store.sweeps.add_points(sweep_id, sample_point(32, 1))
-    with pytest.raises(StoreCorruptError):  # two of one batch and setting
+    with pytest.raises(ConflictError):
         store.sweeps.add_points(sweep_id, sample_point(32, 0), sample_point(32, 1))
     assert store.sweeps.get(sweep_id).points == known
+
+
+def test_point_that_another_process_has_stored_meanwhile_is_no_damage(store):
+    """The story: the later of two equal sweeps was told to restore a copy of its database."""
+    sweep_id = store.sweeps.begin(sample_record([32, 64]), fresh=False).record.id
+    store.sweeps.add_points(sweep_id, sample_point(32))
+    said = f"^sweep {sweep_id}: another process trains it too, and has stored batch 32: let that"
+    with pytest.raises(ConflictError, match=said):
+        store.sweeps.add_points(sweep_id, sample_point(32))
+    store.sweeps.add_points(sweep_id, sample_point(64), sample_point(32, 1))
 
 
 def test_losses_that_are_not_finite_come_back_as_they_were(store):
