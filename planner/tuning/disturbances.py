@@ -17,9 +17,11 @@ _WORTH_SAYING = 0.1
 _LEAST_CORES, _LEAST_ON_GPU, _LEAST_WAITING = 0.05, 0.05, 0.1
 """Means below which a cause is not named."""
 
+_END_OTHERS = "end other processes"
+
 
 def explain_disturbances(results: Sequence[TrialResult]) -> str | None:
-    """Say by what and how often turns were disturbed; ``None`` where that changes little.
+    """Say by what and how often turns were disturbed, and what helps; ``None`` where it is little.
 
     Those of the final come first, for all that is claimed rests on them.
 
@@ -50,33 +52,36 @@ def _explain(results: Sequence[TrialResult], what: str) -> str | None:
     disturbed = [turn.disturbance for turn in turns.values() if not turn.was_repeated]
     if len(disturbed) < _WORTH_SAYING * max(1, len(counted)):
         return None
-    causes = " and ".join(_causes(disturbed)) or "others disturbed plans"
+    found = list(_causes(disturbed)) or [("others disturbed plans", _END_OTHERS)]
+    causes = " and ".join(cause for cause, _ in found)
+    remedies = dict.fromkeys(remedy for _, remedy in found if remedy is not None)
+    ways_out = ", or ".join([*remedies, "raise --budget for surer intervals"])
     share = 100 * len(disturbed) / len(counted)
     repeated = sum(turn.was_repeated for turn in turns.values())
     again = f" ({repeated} more were disturbed and repeated)" if repeated else ""
-    return (
-        f"{causes} during {share:.0f} % of {what}{again}: "
-        "end them, or raise --budget for surer intervals"
-    )
+    return f"{causes} during {share:.0f} % of {what}{again}: {ways_out}"
 
 
-def _causes(disturbed: Sequence[Disturbance]) -> Iterator[str]:
+def _causes(disturbed: Sequence[Disturbance]) -> Iterator[tuple[str, str | None]]:
+    """Give each cause with its own remedy, ``None`` where nobody here can do anything."""
     others = fmean(one.others_cores or 0.0 for one in disturbed)
     if others >= _LEAST_CORES:
-        yield f"other processes used {others:.1f} cores"
+        yield f"other processes used {others:.1f} cores", _END_OTHERS
     stolen = fmean(one.stolen_cores for one in disturbed)
     if stolen >= _LEAST_CORES:
-        yield f"the hypervisor gave {stolen:.1f} cores to other machines"
+        yield f"the hypervisor gave {stolen:.1f} cores to other machines", None
     throttled = fmean(one.throttled_cores for one in disturbed)
     if throttled >= _LEAST_CORES:
-        yield f"a used-up quota kept {throttled:.1f} cores idle"
+        yield f"a used-up quota kept {throttled:.1f} cores idle", "raise the quota"
     if hot := sum(one.overheated for one in disturbed):
-        yield f"the processor slowed down for heat {format_count(hot, 'time')}"
+        cause = f"the processor slowed down for heat {format_count(hot, 'time')}"
+        yield cause, "improve the cooling of the processor"
     on_gpu = fmean(one.others_gpu_share for one in disturbed)
     if on_gpu >= _LEAST_ON_GPU:
-        yield f"other processes computed on a GPU {100 * on_gpu:.0f} % of the time"
+        yield f"other processes computed on a GPU {100 * on_gpu:.0f} % of the time", _END_OTHERS
     if slowed := sum(one.slowed_gpus for one in disturbed):
-        yield f"a GPU slowed down for heat or lack of power {format_count(slowed, 'time')}"
+        cause = f"a GPU slowed down for heat or lack of power {format_count(slowed, 'time')}"
+        yield cause, "improve the cooling and power supply of the GPU"
     waiting = fmean(one.waiting_share or 0.0 for one in disturbed)
     if waiting >= _LEAST_WAITING and all(one.others_cores is None for one in disturbed):
-        yield f"tasks waited for a core {100 * waiting:.0f} % of the time"
+        yield f"tasks waited for a core {100 * waiting:.0f} % of the time", _END_OTHERS

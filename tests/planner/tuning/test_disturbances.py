@@ -38,7 +38,7 @@ def test_what_disturbed_turns_that_count_is_said_with_the_remedy():
     said = explain_disturbances([trial(counted=2, repeated=3), trial(counted=4, batch=64)])
     assert said == (
         "other processes used 0.8 cores during 30 % of the turns (3 more were "
-        "disturbed and repeated): end them, or raise --budget for surer intervals"
+        "disturbed and repeated): end other processes, or raise --budget for surer intervals"
     )
 
 
@@ -88,6 +88,26 @@ def test_plan_that_was_stored_twice_counts_once():
 )
 def test_each_cause_is_named(disturbance, said):
     assert said in explain_disturbances([trial(counted=5, disturbance=disturbance)])
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "remedies"),
+    [
+        (Disturbance(overheated=1), "improve the cooling of the processor, or "),
+        (Disturbance(slowed_gpus=1), "improve the cooling and power supply of the GPU, or "),
+        (Disturbance(stolen_cores=0.3), ""),
+        (Disturbance(throttled_cores=1.0), "raise the quota, or "),
+        (replace(BUSY, stolen_cores=0.2, others_gpu_share=0.35), "end other processes, or "),
+        (
+            replace(BUSY, overheated=1),
+            "end other processes, or improve the cooling of the processor, or ",
+        ),
+    ],
+)
+def test_remedy_is_that_of_the_cause(disturbance, remedies):
+    """The story: "end them" was said of a processor's heat."""
+    said = explain_disturbances([trial(counted=5, disturbance=disturbance)])
+    assert said.endswith(f" % of the turns: {remedies}raise --budget for surer intervals")
 
 
 @pytest.mark.parametrize(("rounds", "counted"), [(3, 3), (4, 3)])
