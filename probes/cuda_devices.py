@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from probes.child_process import module_command, run_child
+from probes.errors import first_line
 from probes.hardware import Gpu
 
 
@@ -137,8 +138,7 @@ def _describe_torch() -> dict[str, Any]:
             uuids.append(str(properties.uuid))
     except (AssertionError, RuntimeError) as error:
         if not uuids:
-            why = str(error).strip().partition("\n")[0] or type(error).__name__
-            return {"uuids": [], "reason": f"torch can use no GPU: {why}"}
+            return {"uuids": [], "reason": f"torch can use no GPU: {first_line(error)}"}
     if uuids:
         return {"uuids": uuids}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -33,3 +33,8 @@ class DataProbeError(ProbeError):
 
 class LinkProbeError(ProbeError):
     """There is no other rank to measure a link to, or nothing computes beside the measurement."""
+
+
+def first_line(error: Exception) -> str:
+    """Give the first line of an error's message, or its class: CUDA's messages have several."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__

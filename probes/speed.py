@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from probes import codec
 from probes.child_process import module_command, run_child
 from probes.cpu import read_cpu
-from probes.errors import InvalidDocumentError, SpeedProbeError
+from probes.errors import InvalidDocumentError, SpeedProbeError, first_line
 from probes.hardware import Speeds
 
 if TYPE_CHECKING:
@@ -363,9 +363,7 @@ def _measure_all(cores: int, budget_s: float, start_s: float) -> Iterator[SpeedR
         try:
             speeds[field] = measure(min(0.5, left_s / to_come))
         except Exception as error:  # noqa: BLE001 - whatever it was, the others are still worth it
-            # Those of CUDA go on with advice for who debugs it.
-            why = str(error).strip().partition("\n")[0] or type(error).__name__
-            failures.append(f"{field} was not measured: {why}")
+            failures.append(f"{field} was not measured: {first_line(error)}")
         to_come -= 1
         yield SpeedReport(speeds=Speeds(**speeds), failures=tuple(failures))
 
