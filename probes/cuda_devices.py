@@ -18,6 +18,9 @@ from probes.child_process import module_command, run_child
 from probes.errors import first_line
 from probes.hardware import Gpu
 
+_NO_GPU = "No CUDA GPUs are available"
+"""What torch says where CUDA shows none, whatever hides them: ``c10/cuda/CUDAFunctions.cpp``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaDevices:
@@ -139,12 +142,22 @@ def _describe_torch() -> dict[str, Any]:
     except (AssertionError, RuntimeError) as error:
         if not uuids:
             return {"uuids": [], "reason": f"torch can use no GPU: {first_line(error)}"}
-    if uuids:
-        return {"uuids": uuids}
+    return {"uuids": uuids} if uuids else {"uuids": [], "reason": _explain_none()}
+
+
+def _explain_none() -> str:
+    """Explain why torch counts no GPU, by what CUDA says as it starts: a driver may be too old."""
+    import torch
+
+    why = _NO_GPU
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (AssertionError, RuntimeError) as error:
+        why = first_line(error)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        return {"uuids": [], "reason": f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"}
-    return {"uuids": [], "reason": "torch sees no GPU: its CUDA may be newer than the driver"}
+    if visible is not None and why.startswith(_NO_GPU):
+        return f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU"
+    return f"torch can use no GPU: {why}"
 
 
 def main() -> None:

@@ -88,9 +88,9 @@ def test_torch_without_gpus_says_why():
     assert devices.reason == "built without CUDA"
 
 
-def torch_that_counts(count, properties):
+def torch_that_counts(count, properties=None, init=None):
     """Give a torch that counts by NVML, and has the properties of what CUDA can use."""
-    cuda = SimpleNamespace(device_count=lambda: count, get_device_properties=properties)
+    cuda = SimpleNamespace(device_count=lambda: count, get_device_properties=properties, init=init)
     return SimpleNamespace(version=SimpleNamespace(cuda="13.0"), cuda=cuda)
 
 
@@ -113,6 +113,33 @@ def test_torch_that_can_use_none_of_those_it_counts_says_why(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch_that_counts(1, properties))
     said = "torch can use no GPU: The NVIDIA driver on your system is too old."
     assert _describe_torch() == {"uuids": [], "reason": said}
+
+
+TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)."
+NO_GPU = "No CUDA GPUs are available"
+
+
+@pytest.mark.parametrize(
+    ("visible", "said", "reason"),
+    [
+        ("MIG-c4", TOO_OLD, f"torch can use no GPU: {TOO_OLD}"),
+        (None, TOO_OLD, f"torch can use no GPU: {TOO_OLD}"),
+        ("-1", NO_GPU, "CUDA_VISIBLE_DEVICES='-1' hides every GPU"),
+        (None, NO_GPU, f"torch can use no GPU: {NO_GPU}"),
+    ],
+)
+def test_variable_hides_gpus_only_where_cuda_says_nothing_else(visible, said, reason, monkeypatch):
+    """The story: beside a driver that was too old, the part of a GPU that a variable named was said
+    to be hidden by it."""
+
+    def init():
+        raise RuntimeError(f"{said}\nGo to https://...")
+
+    monkeypatch.setitem(sys.modules, "torch", torch_that_counts(0, init=init))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert _describe_torch() == {"uuids": [], "reason": reason}
 
 
 def test_torch_that_hangs_is_given_up_with_a_reason():
