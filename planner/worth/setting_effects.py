@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from launch.case_facts import CaseFacts
@@ -26,6 +26,7 @@ _MOST_TRIALS = 150
 """The latest of a study: the time that learning takes grows with the cube of their number."""
 
 _FIXED = ("strategy", "devices")
+_OF_PLANS = frozenset(each.name for each in fields(Plan))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +97,19 @@ def _changes(best: Plan, tried: Sequence[Plan]) -> Iterator[tuple[str, str, Plan
 
 def _with(best: Plan, other: Plan, setting: str) -> Plan | None:
     """Give a plan with one setting of another one; ``None`` where the two do not go together."""
-    fields: dict[str, Any]
+    changed: dict[str, Any]
     if setting == LAYOUT:
-        fields = {name: getattr(other, name) for name in IN_LAYOUT}
-    elif hasattr(best, setting):
-        fields = {setting: getattr(other, setting)}
+        changed = {name: getattr(other, name) for name in IN_LAYOUT}
+    elif setting in _OF_PLANS:
+        changed = {setting: getattr(other, setting)}
     else:
         options = {name: value for name, value in best.options.items() if name != setting}
         if setting in other.options:
             options[setting] = other.options[setting]
-        fields = {"options": options}
+        changed = {"options": options}
         if setting == BATCH:  # of a script: its step has other samples, too
-            fields["node_batch"] = other.node_batch
+            changed["node_batch"] = other.node_batch
     try:
-        return replace(best, **fields)
+        return replace(best, **changed)
     except InvalidPlanError:
         return None

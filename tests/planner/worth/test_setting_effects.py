@@ -72,3 +72,13 @@ def test_trials_of_other_strategies_and_failed_ones_name_no_value(results):
 
 def test_without_another_value_there_is_nothing_to_say():
     assert learn_effects(BEST, [trial(0, BEST, 40.0).result], FACTS, NODE) == []
+
+
+def test_placeholder_with_the_name_of_a_property_of_plans_is_an_option():
+    """The story: {gpus} of a script, which had two values, ended the page of its study."""
+    best = Plan(strategy="script", node_batch=32, options={"gpus": 2})
+    rates = {best: 40.0, replace(best, options={"gpus": 1}): 20.0}
+    results = [trial(n, plan, rate).result for n, (plan, rate) in enumerate(rates.items())]
+    (found,) = learn_effects(best, results, FACTS, NODE)
+    assert (found.setting, found.value, found.other) == ("gpus", "2", "1")
+    assert found.speed.median < 1
