@@ -33,6 +33,9 @@ from probes.usage import find_group, resident_bytes
 _WARMUP_STEPS = 8
 """Steps of another start that do not count."""
 
+_SLOWER_START = 2.0
+"""How many times as long as the first start another one may take."""
+
 StartScript = Callable[[Plan], RunningScript | WholeRun]
 """Starts the processes of a script under a plan."""
 
@@ -40,7 +43,8 @@ StartScript = Callable[[Plan], RunningScript | WholeRun]
 class ScriptContender:
     """A script that runs under a plan: a `planner.trials.contender.Contender`.
 
-    One that comes to its end is started again, and warmed up again; that time is in no step.
+    One that comes to its end is started again, and warmed up again; that time is in no step, and
+    it is not in the limit of a turn, which a start may exceed.
 
     Args:
         plan: Whose ``node_batch`` is what each of its steps has to train.
@@ -48,6 +52,7 @@ class ScriptContender:
         node: This machine.
         own_losses: Of the first steps of the script as it is, where ``plan`` trains the same: those
             of a patched script are held against them. Empty: they are not known.
+        start_s: Time that ``plan`` is known to take to its first steps.
 
     Raises:
         TrialFailedError: It cannot be started here.
@@ -60,6 +65,7 @@ class ScriptContender:
         node: Hardware,
         *,
         own_losses: Sequence[float | None] = (),
+        start_s: float = 0.0,
     ) -> None:
         self.peak_memory_bytes: int | None = None
         self.compile_s: float | None = None
@@ -70,6 +76,7 @@ class ScriptContender:
         self._cpu = node.cpu
         self._watch = DisturbanceWatch(node.cpu)
         self._made = 0
+        self._start_s = start_s
         self._is_cut = False
         """Whether its time was up within a step, which the next turn would have the end of."""
         # Its plan does not say which GPUs it uses. First: nobody could end a script that has begun.
@@ -85,15 +92,18 @@ class ScriptContender:
         """Make so many steps; see `planner.trials.contender.Contender.make_steps`."""
         self._gpu_watch.begin()
         self._watch.begin()
+        began = time.monotonic()
         with _as_results():
             try:
-                seen = self._make(count, time.monotonic() + time_limit_s)
+                seen = self._make(count, began + time_limit_s)
             except ScriptFailedError as error:
                 self.failure = error
                 raise
             patches = patches_of(self._plan)
             if patches and not self._made:
                 check_losses(self._script.first_losses, self._own_losses, list(patches))
+        if not self._made:
+            self._start_s = max(self._start_s, time.monotonic() - began)
         pids = find_group(*self._script.pids)
         # What processes that are gone by now have used cannot be told from what others have.
         self.disturbance = self._gpu_watch.end(self._watch.end(pids) if pids else None)
@@ -131,10 +141,12 @@ class ScriptContender:
         self._script = self._start(self._plan)
         self._is_cut = False
         self._watch = DisturbanceWatch(self._cpu)  # the one before knows the processes before
+        began = time.monotonic()
+        limit_s = max(deadline - began, _SLOWER_START * self._start_s)
         try:
-            self._script.make_steps(_WARMUP_STEPS, time_limit_s=deadline - time.monotonic())
+            self._script.make_steps(_WARMUP_STEPS, time_limit_s=limit_s)
             self._made += _WARMUP_STEPS  # the next number shows that steps are missing
-            return self._make_whole(count, deadline)
+            return self._make_whole(count, deadline + time.monotonic() - began)
         except ScriptEndedError as error:
             raise ScriptRefusedError(
                 f"a run of it has no {_WARMUP_STEPS + count} steps, which a turn needs: let it "

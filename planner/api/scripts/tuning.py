@@ -283,7 +283,8 @@ class ScriptTrials:
             TrialFailedError: It cannot be started so.
         """
         if plan == self._own_plan:
-            self._own = ScriptContender(plan, self._run_watched, self._node)
+            run, start_s = self._run_watched, self.look_s
+            self._own = ScriptContender(plan, run, self._node, start_s=start_s)
             return self._own
         is_same_work = not foreign_values(self._script.program, plan)
         losses = self._own_losses if is_same_work else ()

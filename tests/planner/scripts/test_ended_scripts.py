@@ -199,6 +199,19 @@ def test_script_that_ends_within_a_turn_is_started_again(node, folder):
     assert {after - before for before, after in pairwise(numbers)} == {1, 9}
 
 
+def test_another_start_may_take_as_long_as_the_first_whatever_a_turn_may(node, folder):
+    """The story: a script that took longer to start than its turns may was said to have got stuck
+    where its run had come to its end, and what it had shown was lost."""
+    (folder / "train.py").write_text(TRAIN.replace("optimizer =", "time.sleep(2)\noptimizer =", 1))
+    script = contender(node, folder, 30, 0.0)
+    try:
+        script.make_steps(20, time_limit_s=60.0)
+        steps = script.make_steps(20, time_limit_s=1.5)
+    finally:
+        script.close()
+    assert len(steps) >= 20
+
+
 def test_script_that_works_after_its_steps_is_refused_with_both_times(node, folder):
     script = contender(node, folder, 30, 0.5)
     script.make_steps(20, time_limit_s=60.0)
