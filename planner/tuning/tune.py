@@ -376,8 +376,9 @@ class Tuner:
             defaults: What PyTorch's defaults have shown; they may have failed.
             look_batch: With which plans are looked at.
         """
-        # How long a GPU waits for its input says nothing of CPUs.
-        on_cpu = defaults.measurement if "cpu" in defaults.plan.devices else None
+        # How long a GPU waits for its input says nothing of CPUs; plans that are named are tried.
+        measured, on_cpu = defaults.measurement, "cpu" in defaults.plan.devices
+        input_share = measured.input_share if measured and on_cpu and self._only is None else None
         # By the cores again: no batch comes in later, and plans may be faster than the defaults.
         # What is too large as far as plans are known now, `TrialTimes.is_affordable` leaves out.
         cores = self._findings.node.cpu.usable_cores
@@ -386,6 +387,6 @@ class Tuner:
             self._request,
             least_time_per_sample_s=_STEPS_OF_TRIAL * (time_per_sample_s(defaults) or 0.0) / cores,
             cores=cores,
-            input_share=(on_cpu and on_cpu.input_share) or 0.0,
+            input_share=input_share,
         )
         return replace(limited, look_batch=look_batch)

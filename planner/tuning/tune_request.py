@@ -33,6 +33,10 @@ _MOST_LOADERS, _FASTER = 8, 2.0
 """Loading processes of a worker: at most on a node with fewer cores; and by how much a plan may
 compute faster than PyTorch's defaults, and need more of them."""
 
+_LEAST_READING = 0.01
+"""Part of a step that reading must take for loading processes to be tried. They have their worker's
+cores, so that they can hide what reading takes, and no more."""
+
 LARGEST_SHARE = 0.25
 """Largest share of the budget that judging one plan may take."""
 
@@ -83,13 +87,15 @@ def limit_choices(
     *,
     least_time_per_sample_s: float,
     cores: int = 1,
-    input_share: float = 0.0,
+    input_share: float | None = None,
 ) -> CaseFacts:
     """Name the batches, inputs and numbers of loading processes that may be tried.
 
     On a CPU a batch is tried if judging it takes no more than a quarter of the budget; what a GPU
     takes is not known before it is tried. More loading processes than usual are tried where
-    PyTorch's defaults wait for their input for more than about 60 % of a step.
+    PyTorch's defaults wait for their input for more than about 60 % of a step, and none where
+    reading a sample takes next to nothing: their trials are the longest of all, for what they read
+    ahead has to be used up first.
 
     Args:
         case: What is trained.
@@ -97,7 +103,8 @@ def limit_choices(
         least_time_per_sample_s: Time that a trial takes at least on a CPU for each sample of
             its batch.
         cores: Of the node: many want a larger batch to have enough to do each.
-        input_share: Part of the time in which PyTorch's defaults wait for their input.
+        input_share: Part of the time in which PyTorch's defaults wait for their input; ``None``
+            where that is not known, or no reason to leave plans out.
     """
     asked = () if request.batch_size is None else (request.batch_size,)
     least = (_smallest_wanted(case, request),)
@@ -109,16 +116,28 @@ def limit_choices(
     )
     inputs = ("files",) if request.no_cache else case.inputs
     # Decoded pictures are read faster than processes could send them.
-    waits = input_share if inputs == ("files",) else 0.0
+    waits = (input_share or 0.0) if inputs == ("files",) else 0.0
     loaders = min(_FASTER * waits / max(1 - waits, 0.01), max(_MOST_LOADERS, cores))
+    most_loaders = max(case.most_loaders, math.ceil(loaders))
     return replace(
         case,
         can_compile=case.can_compile and request.budget_s >= _COMPILING_BUDGET_S,
         batch_choices=asked or affordable or least,
         gpu_batch_choices=asked or _batches(case, request) or least,
         inputs=inputs,
-        most_loaders=max(case.most_loaders, math.ceil(loaders)),
+        most_loaders=0 if _reads_in_no_time(case, input_share) else most_loaders,
     )
+
+
+def _reads_in_no_time(case: CaseFacts, input_share: float | None) -> bool:
+    """Tell whether reading takes too little of a step for loading processes to gain by it.
+
+    A core must have been seen to read a file that is in memory in so little of a sample's time, and
+    PyTorch's defaults to wait so little for the files where they are.
+    """
+    if case.read_s is None or input_share is None:
+        return False
+    return case.read_s < _LEAST_READING * case.sample_s and input_share < _LEAST_READING
 
 
 def _batches(case: CaseFacts, request: TuneRequest) -> tuple[int, ...]:

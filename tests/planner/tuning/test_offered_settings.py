@@ -96,6 +96,15 @@ def test_no_more_loading_processes_are_tried_where_nothing_would_wait_for_them(
     assert max(plan.loader_workers for _, plan in recorded.ran) <= 2
 
 
+def test_no_loading_processes_are_tried_where_reading_takes_next_to_nothing(store, recorded):
+    """The story: the first plan that was tried beside VGG16's defaults had two, whose warm-up took
+    six steps, a sixth of the budget, where reading takes half a hundredth of a step."""
+    recorded.input_share = lambda plan: 0.005
+    case = replace(CASE, read_s=0.0001, sample_s=0.02)
+    Search(store, recorded, replace(REQUEST, budget_s=90), case).tune()
+    assert {plan.loader_workers for _, plan in recorded.ran} == {0}
+
+
 def test_compile_time_is_that_of_the_first_trial_and_charged_over_the_epochs_of_the_training(
     store, recorded
 ):

@@ -52,6 +52,27 @@ def test_batches_stay_within_the_users_limits_and_the_samples(limits, on_cpu, on
     assert choices(**limits) == (on_cpu, on_gpu)
 
 
+@pytest.mark.parametrize(
+    ("read_s", "input_share", "most"),
+    [
+        (0.0001, 0.002, 0),
+        (0.0001, 0.02, 2),  # the files come from a slow disk
+        (0.001, 0.002, 2),
+        (0.0001, None, 2),
+        (None, 0.0, 2),
+    ],
+)
+def test_loading_processes_are_offered_where_reading_takes_a_hundredth_of_a_step(
+    read_s, input_share, most
+):
+    case = replace(CASE, read_s=read_s, sample_s=0.02)
+    request = TuneRequest(workload=Workload(use_case="simplebig"))
+    limited = limit_choices(
+        case, request, least_time_per_sample_s=0.0, cores=2, input_share=input_share
+    )
+    assert limited.most_loaders == most
+
+
 @pytest.mark.parametrize("option", ["batch_size", "max_batch"])
 def test_batch_of_more_samples_than_there_are_is_refused(option):
     workload = Workload(use_case="simplebig")
