@@ -128,7 +128,7 @@ class RunningContender:
         self._watch = DisturbanceWatch(node.cpu)
         self._gpu_watch = GpuWatch(node.gpu_uuids(plan.devices), are_used=True)
         self._cancellation = cancellation
-        self._mapped_bytes = 0
+        self._mapped_bytes = self._made = 0
         with ExitStack() as opened:
             opened.callback(self._gpu_watch.close)
             try:
@@ -157,11 +157,12 @@ class RunningContender:
         steps: list[StepDone] = []
         try:
             while len(steps) < count:
-                self._receive(steps, deadline - time.monotonic(), count)
+                self._receive(steps, deadline - time.monotonic())
         except LaunchError as error:
             raise TrialFailedError(Outcome.CRASH, str(error)) from error
         finally:
             self._group.suspend()
+        self._made += len(steps)
         pids = find_group(*self._group.pids)
         self.disturbance = self._gpu_watch.end(self._watch.end(pids))
         self._sample_memory(pids)
@@ -178,7 +179,7 @@ class RunningContender:
         self._group.permit_steps(1)
         try:
             while self._group.pids or self._group.has_events():
-                self._receive([], deadline - time.monotonic(), 0)
+                self._receive([], deadline - time.monotonic())
         except LaunchError as error:
             raise TrialFailedError(Outcome.CRASH, str(error)) from error
 
@@ -186,11 +187,12 @@ class RunningContender:
         """End every process of the plan."""
         self._opened.close()
 
-    def _receive(self, steps: list[StepDone], left_s: float, count: int) -> None:
+    def _receive(self, steps: list[StepDone], left_s: float) -> None:
         self._cancellation.check()
         if left_s <= 0:
             self._sample_memory(find_group(*self._group.pids))
-            reason = f"{len(steps)} of {count} steps until the time limit: raise --budget"
+            number = self._made + len(steps) + 1
+            reason = f"step {number} did not end in the time that the plan had"
             raise TrialFailedError(Outcome.TIME_LIMIT, reason)
         event = self._group.next_event(min(left_s, POLL_INTERVAL_S))
         if event is None:

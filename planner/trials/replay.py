@@ -107,9 +107,8 @@ class ReplayedContender:
         self._replay.now_s += min(needed_s, time_limit_s)
         if needed_s > time_limit_s:
             wanted = format_count(count, "step")
-            raise TrialFailedError(
-                Outcome.TIME_LIMIT, f"{needed_s:.1f} s for {wanted}: raise --budget"
-            )
+            reason = f"{needed_s:.1f} s for {wanted}, more time than the plan had"
+            raise TrialFailedError(Outcome.TIME_LIMIT, reason)
         return steps
 
     def close(self) -> None:

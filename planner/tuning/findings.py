@@ -313,7 +313,10 @@ class Findings:
             options = "--budget" if request.trials is None else "--budget or --trials"
             return f"the search ended before a plan within the limits was measured: raise {options}"
         last = (allowed or results)[-1]
-        return f"no trial of {len(results)} succeeded, the last one: {last.outcome}, {last.reason}"
+        why = f"{last.outcome.words}, {last.reason}"
+        if last.outcome is Outcome.TIME_LIMIT and "--budget" not in why:
+            why += ": raise --budget"
+        return f"no trial of {len(results)} succeeded, the last one: {why}"
 
 
 def _covered(result: TrialResult) -> list[str]:

@@ -131,7 +131,7 @@ def test_replayed_plan_makes_its_recorded_steps_and_winds_the_clock():
     times_s = {*result.measurement.warmup_s, *result.measurement.samples_s}
     assert {step.time_s for step in steps} <= times_s
     assert replay.clock() - started_s == pytest.approx(sum(step.time_s for step in steps))
-    with pytest.raises(TrialFailedError) as failed:
+    with pytest.raises(TrialFailedError, match="for 1000 steps, more time than") as failed:
         contender.make_steps(1000, time_limit_s=0.001)
     assert failed.value.outcome is Outcome.TIME_LIMIT
 

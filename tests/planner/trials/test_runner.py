@@ -218,6 +218,7 @@ def test_hanging_plan_ends_at_its_time_limit_with_all_its_processes(runner_of, s
     with started(runner, pair) as contender, pytest.raises(TrialFailedError) as failed:
         contender.make_steps(1, time_limit_s=1)
     assert failed.value.outcome is Outcome.TIME_LIMIT
+    assert failed.value.reason == "step 1 did not end in the time that the plan had"
     assert worker_states(servers) == set()
 
 

@@ -233,7 +233,7 @@ def test_no_plan_is_explained_by_a_trial_that_could_have_given_one(findings, sto
     findings.add(timed(replace(OTHER, node_batch=16), Role.LOOK, {0: 0.2, 1: 0.2}))
     findings.add(TrialResult(plan=OTHER, role=Role.FINAL, **late))
     findings.add(timed(replace(OTHER, node_batch=8), Role.SHARE, {9: 0.1, 10: 0.1}))
-    reason = "no trial of 1 succeeded, the last one: time_limit, no turn"
+    reason = "no trial of 1 succeeded, the last one: time limit, no turn: raise --budget"
     with pytest.raises(NoPlanError, match=reason):
         conclude(findings, store.plans)
 
