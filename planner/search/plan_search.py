@@ -207,7 +207,8 @@ class PlanSearch:
             self._has_times = True
         if result.compile_s is not None:
             self._compiles_s.append(result.compile_s)
-        elif result.measurement is not None:
+        elif result.measurement is not None and result.outcome.has_times:
+            # What failed after some steps may have waited for its time limit.
             stepping_s = result.measurement.total_s * self._worth(result.plan.node_batch)
             self._starts_s.append(max(0.0, result.elapsed_s - stepping_s))
 

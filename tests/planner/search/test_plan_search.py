@@ -213,6 +213,21 @@ def test_what_fails_is_avoided_and_the_search_goes_on():
     assert tried.count("processes") <= 6
 
 
+def test_what_a_plan_that_got_stuck_waited_for_is_no_time_to_start():
+    """The story: one that stood for a minute after its first step made starts seem to take half a
+    minute, beside which the steps of a trial hardly counted."""
+    machine = MACHINES[0]
+    plan = Plan(strategy="threads", node_batch=32, threads_per_process=2)
+    worked = machine.result(plan)
+    stuck = machine.result(replace(plan, allocator="jemalloc"), outcome=Outcome.TIME_LIMIT)
+    history = [worked, replace(stuck, elapsed_s=60.0)]
+    times_s = [
+        PlanSearch(("threads",), CASE, node_of(2), history=known)._trial_s(plan, 0.001)
+        for known in (history[:1], history)
+    ]
+    assert times_s[0] == times_s[1]
+
+
 class FasterOnGpu(Machine):
     def sample_s(self, plan: Plan) -> float:
         on_gpus = super().sample_s(plan) * plan.threads / (30 * len(plan.devices))
