@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 
 from launch.plan import Plan
 from planner.search.plan_search import PlanSearch
@@ -13,6 +13,7 @@ from planner.trials.result import Outcome, Role
 from planner.tuning.choice import find_finalists
 from planner.tuning.entrant import NO_TURN, Entrant
 from planner.tuning.findings import Findings
+from planner.tuning.looks import MOST_WHOLE_PLANS
 from planner.tuning.running_trials import LEAST_ROUNDS, RunningTrials
 
 _LEAST_LIMIT_S = 10.0
@@ -170,8 +171,16 @@ class Final:
                 self._trials.leave(entrant)
 
     def _start_again(self, entrants: Sequence[Entrant], end: float) -> bool:
-        """Start plans afresh, without the last ones where time is short; false: there is none."""
-        again = [e for e in entrants if e.has_not_failed and not e.role.is_rare]
+        """Start plans afresh, without the last ones where time is short; false: there is none.
+
+        Those that are hardly the best leave their time to the others.
+        """
+        behind = self._find_behind(entrants)
+        again = [
+            entrant
+            for entrant in entrants
+            if entrant.has_not_failed and not entrant.role.is_rare and entrant not in behind
+        ]
         least_s, is_apart = self._least_time_again_s(again)
         if is_apart and least_s > self._trials.remaining_s():
             return False  # that each turn is a start was not known when starts were counted
@@ -186,6 +195,15 @@ class Final:
                 limit_s = self._times.limit_s(entrant.plan)
                 self._trials.race.restart(entrant, time_limit_s=limit_s, until=end)
         return True
+
+    def _find_behind(self, entrants: Sequence[Entrant]) -> list[Entrant]:
+        """Find finalists that their turns show to be behind one of the same precision."""
+        finalists = [entrant for entrant in entrants if entrant.role is Role.FINAL]
+        return [
+            one
+            for one, other in permutations(finalists, 2)
+            if one.plan.precision == other.plan.precision and self._trials.is_behind(one, other)
+        ]
 
     def _run_rounds(self, entrants: Sequence[Entrant], end: float) -> None:
         """Run rounds until the time is up; what is only compared with has a few turns."""
@@ -288,8 +306,8 @@ class Final:
         if looks:  # plans that were tried whole may have larger batches than the others
             # Looks are on CPUs, and the defaults may be on a GPU that no wanted strategy has.
             usual = leader if leader is not None and defaults.gpus else defaults
-            others = [replace(usual, node_batch=self._findings.least_batch)] * 2
-            plans = [*self.finalists(leader), *others][:2]
+            others = [replace(usual, node_batch=self._findings.least_batch)] * MOST_WHOLE_PLANS
+            plans = [*self.finalists(leader), *others][:MOST_WHOLE_PLANS]
         rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])
         rounds = LEAST_ROUNDS if is_apart else _USUAL_ROUNDS

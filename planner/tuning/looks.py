@@ -13,6 +13,9 @@ from planner.tuning.entrant import LONG_STEP_S
 _DIVISORS = (8, 4, 2)
 """Parts of the own batch that plans are looked at with."""
 
+MOST_WHOLE_PLANS = 3
+"""Plans that `choose_whole_plans` gives at most."""
+
 
 def find_look_batch(case: CaseFacts, own_batch: int, cores: int) -> int | None:
     """Find the batch that plans on CPUs are looked at with where a step of their own takes long.

@@ -29,6 +29,10 @@ from probes.timing import Interval
 LEAST_ROUNDS = 2
 """Turns that a plan must have had to be evidence."""
 
+_UNLIKELY, _UNLIKELY_AT_ONCE = 1.64, 2.6
+"""Standard errors behind the best plan from which on more turns are not worth their time, and after
+a single one: the plan leaves without being called slower."""
+
 
 class RunningTrials:
     """The plans of one search that run now.
@@ -232,6 +236,14 @@ class RunningTrials:
         clean = [{n for n in one.turns_s if not one.was_disturbed(n)} for one in (slow, fast)]
         pairs = telling_rounds(slow.turns_s.keys() & fast.turns_s.keys(), *clean)
         return [math.log(cost_s(slow, one) / cost_s(fast, other)) for one, other in pairs]
+
+    def is_behind(self, one: Entrant, other: Entrant) -> bool:
+        """Tell whether a plan is so far behind another one that more turns are not worth them."""
+        logs = self.pair_logs(other, one)
+        if not logs:
+            return False
+        doubt = _UNLIKELY if len(logs) >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
+        return median(logs) < -doubt * self.noise.deviation / math.sqrt(len(logs))
 
     def proposed(self) -> Iterator[tuple[Entrant, Proposal]]:
         """Give those that the search has proposed, with its proposals."""

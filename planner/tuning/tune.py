@@ -35,10 +35,6 @@ _MOST_ROUNDS = 4
 _LEAST_TRIALS = 10
 """Trials of the study before a search may end because nothing promises to gain."""
 
-_UNLIKELY, _UNLIKELY_AT_ONCE = 1.64, 2.6
-"""Standard errors behind the incumbent from which on more turns are not worth their time, and after
-a single one: the plan leaves without being called slower."""
-
 _ENOUGH = f"no untried plan is expected to gain more than {100 * WORTHWHILE_GAIN:.0f} %"
 
 _STEPS_OF_TRIAL = 5
@@ -209,7 +205,6 @@ class Tuner:
             ahead = median(logs)  # of four, a mean would let one turn that took long decide
             self._trials.noise.learn(f"{incumbent.plan} {challenger.plan}", logs)
             sure = self._trials.noise.half_width(len(logs))
-            doubt = _UNLIKELY if len(logs) >= LEAST_ROUNDS else _UNLIKELY_AT_ONCE
             is_over = len(logs) >= _MOST_ROUNDS or self._spare_s() <= 0
             if ahead + sure < 0:
                 slower = 100 * (math.exp(-ahead) - 1)
@@ -218,7 +213,7 @@ class Tuner:
             elif (len(logs) >= LEAST_ROUNDS and ahead > sure) or (is_over and ahead > 0):
                 self._trials.leave(incumbent, search=search)
                 incumbent = challenger
-            elif is_over or ahead < -doubt * self._trials.noise.deviation / math.sqrt(len(logs)):
+            elif is_over or self._trials.is_behind(challenger, incumbent):
                 self._trials.leave(challenger, search=search)
             else:
                 staying.append(challenger)
