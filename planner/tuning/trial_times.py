@@ -46,7 +46,7 @@ class TrialTimes:
         return min(max(self._budget_s / 6, _LEAST_LIMIT_S), _MOST_USUAL_S)
 
     def step_s(self, plan: Plan) -> float:
-        """Estimate the time of a step: measured, else as if the plan were as fast as the best one.
+        """Estimate the time of a step: measured, else as of the best plan on the same devices.
 
         A plan on fewer threads than the best one takes so much longer. Of GPUs nothing is known
         before a plan on one has been measured.
@@ -54,11 +54,9 @@ class TrialTimes:
         known = self._known_now()
         if (measured_s := known.step_s.get(plan)) is not None:
             return measured_s
-        on_gpu = "cpu" not in plan.devices
-        if on_gpu and not known.has_gpu:
-            return 0.0
-        more = 1.0 if on_gpu else max(1.0, known.threads / plan.threads)
-        return known.best_s * plan.node_batch * more
+        if "cpu" not in plan.devices:
+            return (known.gpu_s or 0.0) * plan.node_batch
+        return known.cpu_s * plan.node_batch * max(1.0, known.threads / plan.threads)
 
     def start_s(self, plan: Plan) -> float:
         """Estimate the time that a plan takes to start and to get warm."""
@@ -112,13 +110,10 @@ class TrialTimes:
         seen = [(result.plan, measured.median_s) for result, measured in timed]
         seen += [(e.plan, e.step_s) for e in self._racing if e.step_s]
         known = [(plan, step_s * findings.worth(plan.node_batch)) for plan, step_s in seen]
-        # PyTorch's defaults may be on a GPU that no wanted strategy has: no plan is to be as fast.
-        rivals = [(p, step_s) for p, step_s in known if findings.uses_gpus or not p.gpus]
-        if rivals:
-            fastest, step_s = min(rivals, key=lambda pair: pair[1] / pair[0].node_batch)
-            best_s, threads = step_s / fastest.node_batch, fastest.threads
-        else:
-            best_s, threads = findings.case.sample_s, findings.node.cpu.usable_cores
+        on_cpus = [(step_s / p.node_batch, p.threads) for p, step_s in known if "cpu" in p.devices]
+        on_gpus = [step_s / p.node_batch for p, step_s in known if "cpu" not in p.devices]
+        unknown = findings.case.sample_s, findings.node.cpu.usable_cores
+        cpu_s, threads = min(on_cpus, default=unknown)
         starts_s: dict[tuple[Plan, int | None], float] = {}
         for result, measured in timed:
             # What was kept before its end is kept twice: with its start, and with the turns since.
@@ -128,9 +123,9 @@ class TrialTimes:
             starts_s[key] = starts_s.get(key, 0.0) + start_s
         return _Known(
             step_s=dict(known),
-            best_s=best_s,
+            cpu_s=cpu_s,
             threads=threads,
-            has_gpu=any("cpu" not in plan.devices for plan, _ in known),
+            gpu_s=min(on_gpus, default=None),
             overhead_s=max(_START_S, median(starts_s.values())) if starts_s else _START_S,
         )
 
@@ -142,13 +137,14 @@ class _Known:
     step_s: Mapping[Plan, float]
     """Last known time of a step, by plan."""
 
-    best_s: float
-    """Time per sample of the fastest plan."""
+    cpu_s: float
+    """Time per sample of the fastest plan on CPUs; of the use case by itself before there is one."""
 
     threads: int
     """Its threads."""
 
-    has_gpu: bool
+    gpu_s: float | None
+    """Time per sample of the fastest plan on GPUs."""
 
     overhead_s: float
     """Time that the processes of a plan took to start, data set included."""

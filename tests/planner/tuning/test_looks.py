@@ -117,6 +117,15 @@ def test_a_gpu_that_no_plan_may_use_sets_no_limit_to_plans_on_cpus(store):
     assert outcome.plan.plan.strategy == "threads"
 
 
+def test_beside_a_fast_gpu_no_plan_on_cpus_is_tried_that_cannot_show_its_steps(store):
+    """The story: it was expected to take as long as the GPU, and a fifth of the budget was lost."""
+    asked = replace(TWO_MINUTES, strategies=("sequential", "threads"))
+    machine = with_fast_gpu(VerySlowMachine())
+    outcome = Search(store, machine, asked, VERY_SLOW, ON_GPU).tune()
+    assert Outcome.TIME_LIMIT not in {result.outcome for result in outcome.trials}
+    assert outcome.plan.plan.gpus
+
+
 def test_only_whole_batches_are_chosen_and_compared_with(looked):
     recorded, outcome = looked.recorded, looked.outcome
     assert min(plan.node_batch for _, plan in recorded.ran) == 8
