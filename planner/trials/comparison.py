@@ -145,19 +145,15 @@ def _nearest(some: Set[int], others: Set[int]) -> list[tuple[int, int]]:
 class PairNoise:
     """How much the ratio of neighbouring turns varies, learned from all pairs of a search."""
 
-    _squares: float = _PRIOR_PAIRS * _PRIOR_DEVIATION**2
-    _degrees: int = _PRIOR_PAIRS
-    _known: dict[str, tuple[float, int]] = field(default_factory=dict)
+    _residuals: dict[str, Sequence[float]] = field(default_factory=dict)
+    """Of each pair of plans: its logarithms, less their mean."""
+
+    _prior_pairs: int = _PRIOR_PAIRS
 
     def learn(self, pair: str, logs: Sequence[float]) -> None:
         """Take in the logarithms of one pair of plans, in place of what was known of it."""
-        squares, degrees = self._known.pop(pair, (0.0, 0))
-        self._squares, self._degrees = self._squares - squares, self._degrees - degrees
-        if len(logs) > 1:
-            centre = fmean(logs)
-            found = (sum((log - centre) ** 2 for log in logs), len(logs) - 1)
-            self._known[pair] = found
-            self._squares, self._degrees = self._squares + found[0], self._degrees + found[1]
+        centre = fmean(logs) if logs else 0.0
+        self._residuals[pair] = [log - centre for log in logs]
 
     @classmethod
     def of_results(cls, results: Sequence[Timed]) -> Self:
@@ -165,22 +161,46 @@ class PairNoise:
 
         What is believed before any is known counts only where there are few.
         """
-        noise = cls(_squares=0.0, _degrees=0)
+        noise = cls(_prior_pairs=0)
         timed = [(result.plan, _Turns.of(result)) for result in results]
         for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
-            if plan == beside:  # stored while it raced, and again: the same turns twice
-                continue
-            if logs := one.logs_with(other):
-                noise.learn(str(number), logs)
-        if noise._degrees < _ENOUGH_PAIRS:
-            noise._squares += _PRIOR_PAIRS * _PRIOR_DEVIATION**2
-            noise._degrees += _PRIOR_PAIRS
+            if plan != beside:  # stored while it raced, and again: the same turns twice
+                noise.learn(str(number), one.logs_with(other))
+        if noise._pairs < _ENOUGH_PAIRS:
+            noise._prior_pairs = _PRIOR_PAIRS
         return noise
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the logarithm of one ratio."""
         return max(_LEAST_DEVIATION, math.sqrt(self._squares / self._degrees))
+
+    @property
+    def usual_deviation(self) -> float:
+        """The same without the few turns that took much longer, where enough pairs are known."""
+        if self._pairs < _ENOUGH_PAIRS:
+            return self.deviation
+        stretched = [
+            residual * math.sqrt(len(residuals) / (len(residuals) - 1))
+            for residuals in self._residuals.values()
+            if len(residuals) > 1
+            for residual in residuals
+        ]
+        squares = _sum_squares(_winsorise(stretched)) / ((1 - 2 * TRIMMED) * (len(stretched) - 1))
+        return max(_LEAST_DEVIATION, math.sqrt(squares))
+
+    @property
+    def _pairs(self) -> int:
+        return sum(max(0, len(residuals) - 1) for residuals in self._residuals.values())
+
+    @property
+    def _degrees(self) -> int:
+        return self._prior_pairs + self._pairs
+
+    @property
+    def _squares(self) -> float:
+        known = sum(residual**2 for one in self._residuals.values() for residual in one)
+        return self._prior_pairs * _PRIOR_DEVIATION**2 + known
 
     def half_width(self, pairs: int) -> float:
         """Give the half width of an interval around the median of pairs, however often one looks.
@@ -199,6 +219,19 @@ class PairNoise:
         squares = max(self._squares, self._degrees * _LEAST_DEVIATION**2)
         of_mean = math.sqrt(squares * (bound - 1) / (pairs * (1 - bound / spread)))
         return of_mean * (_MEDIAN_WIDTH if pairs > 2 else 1.0)
+
+
+def _winsorise(values: Sequence[float]) -> list[float]:
+    """Draw the smallest and the largest ones in to the nearest of the others."""
+    ordered = sorted(values)
+    cut = math.floor(TRIMMED * len(ordered))
+    low, high = ordered[cut], ordered[-1 - cut]
+    return [min(max(value, low), high) for value in ordered]
+
+
+def _sum_squares(values: Sequence[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values)
 
 
 def pair_logs(slow: Timed, fast: Timed) -> list[float]:
@@ -239,15 +272,13 @@ def ratio_interval(
     count = len(logs)
     if count < 2:
         return None
-    ordered = sorted(logs)
     cut = math.floor(TRIMMED * count)
-    inner = ordered[cut : count - cut]
-    winsorised = [min(max(log, inner[0]), inner[-1]) for log in ordered]
-    centre, mean = fmean(inner), fmean(winsorised)
-    squares, degrees = sum((log - mean) ** 2 for log in winsorised), len(inner) - 1
+    inner = sorted(logs)[cut : count - cut]
+    centre = fmean(inner)
+    squares, degrees = _sum_squares(_winsorise(logs)), len(inner) - 1
     if noise is not None:
         # As many squares as so many more of winsorised pairs would have.
-        squares += _SHARED_PAIRS * noise.deviation**2 * len(inner) / count
+        squares += _SHARED_PAIRS * (noise.usual_deviation if cut else noise.deviation) ** 2
         degrees += _SHARED_PAIRS
     error = math.sqrt(squares / (len(inner) * degrees))
     half = math.hypot(

@@ -138,6 +138,37 @@ def test_interval_of_two_pairs_holds_the_truth_and_says_something(autocorrelatio
     assert wide / worlds < 0.1
 
 
+def test_a_turn_of_other_plans_that_took_much_longer_widens_no_interval():
+    """The story: a search had intervals of 10 % to either side, for one turn in thirty."""
+    rng = random.Random(13)
+    usual = [[rng.gauss(0, 0.03) for _ in range(4)] for _ in range(8)]
+    quiet, disturbed = PairNoise(), PairNoise()
+    for pair, logs in enumerate(usual):
+        quiet.learn(str(pair), logs)
+        disturbed.learn(str(pair), [*logs[:-1], 1.0] if pair == 3 else logs)
+    assert disturbed.deviation > 3 * quiet.deviation
+    ours = [rng.gauss(0, 0.03) for _ in range(5)]
+    without, found = (ratio_interval(ours, noise=noise) for noise in (quiet, disturbed))
+    assert math.log(found.high / found.low) < 1.15 * math.log(without.high / without.low)
+
+
+@pytest.mark.parametrize("count", [5, 8])
+def test_interval_holds_the_truth_where_some_turns_take_much_longer(count):
+    rng, worlds, held = random.Random(17), 1500, 0
+
+    def draw(count: int) -> list[float]:
+        late = [rng.choice((-0.5, 0.5)) * (rng.random() < 0.05) for _ in range(count)]
+        return [one + rng.gauss(0, 0.05) for one in late]
+
+    for _ in range(worlds):
+        noise = PairNoise()
+        for pair in range(10):
+            noise.learn(str(pair), draw(3))
+        found = ratio_interval(draw(count), starts=2, noise=noise)
+        held += found.low <= 1.0 <= found.high
+    assert held / worlds >= 0.93
+
+
 def test_noise_of_a_search_is_that_of_all_pairs_that_met():
     first, second = turns(1, {1: 1.0, 2: 1.1, 3: 0.9}), turns(2, {1: 2.0, 2: 2.0, 3: 2.0})
     elsewhere = turns(4, {9: 40.0})
