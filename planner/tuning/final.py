@@ -181,12 +181,10 @@ class Final:
             for entrant in entrants
             if entrant.has_not_failed and not entrant.role.is_rare and entrant not in behind
         ]
-        least_s, is_apart = self._least_time_again_s(again)
-        if is_apart and least_s > self._trials.remaining_s():
-            return False  # that each turn is a start was not known when starts were counted
-        while len(again) > _FEWEST and least_s > self._trials.remaining_s():
+        while len(again) > _FEWEST and not self._has_time_again_for(again):
             again.pop()  # the first start took longer than it was expected to
-            least_s, _ = self._least_time_again_s(again)
+        if not self._has_time_again_for(again):
+            return False
         plans = [entrant.plan for entrant in again]
         for entrant in again:
             # A start may have shown that the others do not fit beside it.
@@ -248,11 +246,11 @@ class Final:
         turns_s = sum(self._times.turn_s(plan, is_apart=is_apart) for plan in plans)
         return sum(map(self._times.start_s, plans)) + rounds * turns_s
 
-    def _least_time_again_s(self, entrants: Sequence[Entrant]) -> tuple[float, bool]:
-        """Estimate the least time of another start, and tell whether its turns are starts."""
+    def _has_time_again_for(self, entrants: Sequence[Entrant]) -> bool:
+        """Tell whether another start and the fewest rounds fit in; turns may be starts by now."""
         plans = [entrant.plan for entrant in entrants]
         is_apart = self._trials.race.would_be_apart(plans)
-        return self._least_time_s(plans, is_apart=is_apart), is_apart
+        return self._least_time_s(plans, is_apart=is_apart) <= self._trials.remaining_s()
 
     def _rare_plans(self, finalists: Sequence[Plan]) -> list[tuple[Plan, Role]]:
         """Give the plans that the best one is compared with by a few turns.

@@ -138,7 +138,7 @@ class _Known:
     """Last known time of a step, by plan."""
 
     cpu_s: float
-    """Time per sample of the fastest plan on CPUs; of the use case by itself before there is one."""
+    """Time per sample of the fastest plan on CPUs; of the use case before there is one."""
 
     threads: int
     """Its threads."""

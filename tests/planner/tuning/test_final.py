@@ -41,3 +41,19 @@ def test_final_tries_what_is_expected_to_be_faster_than_all_that_were_tried(stor
     finalists = [plan for role, plan in recorded.ran if role is Role.FINAL]
     (untried,) = set(finalists) - tried
     assert recorded.sample_s(untried) < min(map(recorded.sample_s, tried))
+
+
+def test_second_start_is_for_plans_that_may_be_the_best(store):
+    recorded = SlowUpdate()
+    outcome = Search(store, recorded, replace(REQUEST, budget_s=120), node=node_of(4)).tune()
+    raced = [r for r in outcome.trials if r.role in (Role.FINAL, Role.DEFAULTS)]
+    starts = {result.plan: result.measurement.starts for result in raced}
+    assert starts[outcome.plan.plan] == starts[outcome.defaults.plan] == 2
+    behind = [
+        plan
+        for plan in starts
+        if recorded.sample_s(plan) > 1.03 * min(recorded.sample_s(other) for other in starts)
+        and plan != outcome.defaults.plan
+    ]
+    assert behind
+    assert {starts[plan] for plan in behind} == {1}
