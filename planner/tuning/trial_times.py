@@ -116,6 +116,8 @@ class TrialTimes:
         cpu_s, threads = min(on_cpus, default=unknown)
         starts_s: dict[tuple[Plan, int | None], float] = {}
         for result, measured in timed:
+            if not result.outcome.has_times:  # one that got stuck waited, and did not start
+                continue
             # What was kept before its end is kept twice: with its start, and with the turns since.
             key = result.plan, next(iter(measured.rounds), None)
             stepping_s = measured.total_s * findings.worth(result.plan.node_batch)
