@@ -49,7 +49,7 @@ _GPU = "cuda:0"
 _LEAST_GPU_S = 0.2
 """A GPU that was idle is slow at first."""
 
-_GPU_COPY_BYTES = 2**29
+_GPU_COPY_BYTES = 2**28
 """Per buffer, beyond the caches of GPUs."""
 
 _GPU_COPIES = 4
@@ -303,6 +303,7 @@ def _gpu_compute_rate(dtype: torch.dtype, limit_s: float) -> float:
 def _gpu_copy_rate(limit_s: float) -> float:
     import torch
 
+    torch.cuda.empty_cache()  # a training beside this may need what the products had
     source = torch.ones(_GPU_COPY_BYTES, dtype=torch.uint8, device=_GPU)
     target = torch.empty_like(source)
 
