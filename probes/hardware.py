@@ -375,10 +375,10 @@ class Hardware:
     def fingerprint(self) -> str:
         """Give ``sha256:...``, the same as long as the node trains equally fast when idle.
 
-        Counts: processors, cores that may be used, total memory, GPUs. Does not count: name and
-        addresses, load, free memory, other people's processes, measured speeds, driver, and which
-        GPUs CUDA happens to show. Sizes are rounded to GiB, since kernels and drivers reserve a
-        little more or less from version to version.
+        Counts: processors, cores that may be used, total memory, kinds of GPUs in their order. Does
+        not count: name and addresses, load, free memory, other people's processes, measured speeds,
+        driver, which GPUs of a kind these are, and which CUDA happens to show. Sizes are rounded to
+        GiB, since kernels and drivers reserve a little more or less from version to version.
         """
         cpu = self.cpu
         facts = {
@@ -388,7 +388,7 @@ class Hardware:
             "usable_cores": cpu.usable_cores,
             "instruction_sets": sorted(cpu.instruction_sets),
             "memory_gib": round(self.memory.total_bytes / GIB),
-            "gpus": sorted(_gpu_facts(gpu) for gpu in self.gpus),
+            "gpus": [_gpu_facts(gpu) for gpu in sorted(self.gpus, key=lambda gpu: gpu.nvml_index)],
         }
         text = json.dumps(facts, sort_keys=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -396,4 +396,4 @@ class Hardware:
 
 def _gpu_facts(gpu: Gpu) -> str:
     size_gib = None if gpu.memory_bytes is None else round(gpu.memory_bytes / GIB)
-    return json.dumps([gpu.uuid, gpu.name, size_gib, gpu.compute_capability, gpu.mig_enabled])
+    return json.dumps([gpu.name, size_gib, gpu.compute_capability, gpu.mig_enabled])

@@ -108,9 +108,13 @@ class ClusterDriver:
     def _task(self, purpose: ClusterPurpose, hosts: Sequence[Host]) -> ClusterTask:
         known = [self.checked.facts[host.name].hardware for host in hosts]
         studies = [self._studies(host, node) for host, node in zip(hosts, known, strict=True)]
-        fingerprints = [None if node is None else node.fingerprint() for node in known]
+        # Plans name GPUs by CUDA's numbers: who shows other ones searches for itself.
+        shown = [
+            None if node is None else (node.fingerprint(), *(gpu.cuda_index for gpu in node.gpus))
+            for node in known
+        ]
         trials = [sum(len(s.results) for s in of_node.values()) for of_node in studies]
-        leaders = choose_leaders(fingerprints, trials)
+        leaders = choose_leaders(shown, trials)
         if purpose is ClusterPurpose.TUNE:
             self._note_shared_searches([host.name for host in hosts], leaders)
         return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -68,11 +68,11 @@ class ClusterTask:
     """Name of this job that no other has: its ranks on one machine do not wait for one another."""
 
 
-def choose_leaders(fingerprints: Sequence[str | None], known: Sequence[int]) -> tuple[int, ...]:
+def choose_leaders(hardware: Sequence[Hashable], known: Sequence[int]) -> tuple[int, ...]:
     """Choose who searches for whom: of nodes with equal hardware one does, for all of them.
 
     Args:
-        fingerprints: Of each node's hardware; one that is not known is like no other.
+        hardware: What is equal on nodes with equal hardware; ``None``, unknown, is like no other.
         known: Trials of each node that a search would go on from. Who has most leads.
 
     Returns:
@@ -80,10 +80,9 @@ def choose_leaders(fingerprints: Sequence[str | None], known: Sequence[int]) -> 
     """
 
     def leader_of(rank: int) -> int:
-        equal = [i for i, found in enumerate(fingerprints) if found == fingerprints[rank]]
+        equal = [i for i, found in enumerate(hardware) if found == hardware[rank]]
         return max(equal, key=lambda i: (known[i], -i))
 
     return tuple(
-        rank if fingerprint is None else leader_of(rank)
-        for rank, fingerprint in enumerate(fingerprints)
+        rank if one is None else leader_of(rank) for rank, one in enumerate(hardware)
     )

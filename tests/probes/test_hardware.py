@@ -96,6 +96,7 @@ BUSY = {
         )
     },
     "a hidden GPU": {"gpus": (gpu(0, cuda_index=None), gpu(1, cuda_index=0))},
+    "other GPUs of the same kind": {"gpus": (gpu(0), gpu(1, uuid="GPU-9"))},
     "GPUs in another order": {"gpus": (gpu(1), gpu(0))},
     "a newer driver": {"gpu_driver": "999.1"},
 }
@@ -107,7 +108,7 @@ CHANGED = {
     "a second socket": {"cpu": cpu(sockets=2)},
     "more memory": {"memory": replace(hardware().memory, total_bytes=128 * GIB)},
     "a GPU less": {"gpus": (gpu(0),)},
-    "an exchanged GPU": {"gpus": (gpu(0), gpu(1, uuid="GPU-9"))},
+    "an exchanged GPU": {"gpus": (gpu(0), gpu(1, name="H100"))},
     "MIG switched on": {"gpus": (gpu(0), gpu(1, mig_enabled=True))},
 }
 
@@ -120,6 +121,12 @@ def test_fingerprint_stays_with_the_hardware(changes):
 @pytest.mark.parametrize("changes", CHANGED.values(), ids=CHANGED)
 def test_fingerprint_changes_with_the_hardware(changes):
     assert hardware(**changes).fingerprint() != hardware().fingerprint()
+
+
+def test_order_of_unlike_gpus_counts_as_plans_name_them_by_number():
+    one, other = gpu(0), gpu(1, name="H100")
+    swapped = (replace(other, nvml_index=0), replace(one, nvml_index=1))
+    assert hardware(gpus=(one, other)).fingerprint() != hardware(gpus=swapped).fingerprint()
 
 
 def test_hardware_survives_json():
