@@ -47,6 +47,7 @@ def settings_of_script(plan: Plan) -> list[str]:
         plan.memory_format: plan.memory_format != "contiguous",
         plan.precision: plan.precision != "fp32",
         f"{plan.loader_workers} loader workers": plan.loader_workers > 0,
+        f"learning rate scaling {plan.lr_scaling}": plan.lr_scaling != "none",
         "fused optimizer": plan.fused_optimizer,
         "torch.compile": plan.compile,
         **{f"{name}={value}": name != WAIT_POLICY for name, value in plan.options.items()},

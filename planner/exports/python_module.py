@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from launch.plan import Plan
 from launch.process_environment import allocators
+from launch.strategies.gpu_data import BENCHMARK
 from planner.exports.head import head_lines, settings_left
 from planner.exports.pinning import pinning_text
 from planner.plans.plain_commands import plain_commands
@@ -34,6 +35,8 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     yield f"#   {plain_commands(plan)['torchrun']}"
     yield "# Yours to use: BATCH samples in MICRO_BATCHES, LOADER_WORKERS, model = prepare(model),"
     yield "# `with autocast():` around forward pass and loss, optimizer = SGD(..., **OPTIMIZER)."
+    if plan.lr_scaling != "none":
+        yield "# LR_SCALING: how the learning rate goes with the batch of all processes."
     if left := settings_left(plan):
         yield f"# Not part of it, as only ddlplan does it: {'; '.join(left)}."
     retains = plan.allocator == "retain"
@@ -45,6 +48,7 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     yield "LOCAL_RANK = int(next(filter(None, map(os.environ.get, _RANKS)), 0))"
     yield f"BATCH = {_batch(plan)}"
     yield f"MICRO_BATCHES, LOADER_WORKERS = {plan.micro_batches}, {plan.loader_workers}"
+    yield f'LR_SCALING = "{plan.lr_scaling}"'
     yield f"OPTIMIZER = {'dict(fused=True)' if plan.fused_optimizer else 'dict()'}"
     is_last = plan.memory_format == "channels_last"
     yield f"MEMORY_FORMAT = torch.{'channels_last' if is_last else 'contiguous_format'}"
@@ -55,7 +59,7 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     if plan.precision == "bf16_internal":
         yield 'torch.backends.mkldnn.conv.fp32_precision = "bf16"'
         yield 'torch.backends.mkldnn.matmul.fp32_precision = "bf16"'
-    if plan.options.get("cudnn_benchmark"):
+    if plan.options.get(BENCHMARK):
         yield "torch.backends.cudnn.benchmark = True"
     if retains:
         yield _RETAIN.rstrip("\n")
@@ -65,9 +69,10 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     yield ""
     yield ""
     yield "def prepare(model):"
-    yield "    for tensor in (*model.parameters(), *model.buffers()):"
-    yield "        if tensor.dim() == 4:"
-    yield "            tensor.data = tensor.data.to(memory_format=MEMORY_FORMAT)"
+    if is_last:  # else tensors stay as the script made them
+        yield "    for tensor in (*model.parameters(), *model.buffers()):"
+        yield "        if tensor.dim() == 4:"
+        yield "            tensor.data = tensor.data.to(memory_format=MEMORY_FORMAT)"
     yield f"    return {'torch.compile(model.to(DEVICE))' if plan.compile else 'model.to(DEVICE)'}"
     yield ""
     yield ""

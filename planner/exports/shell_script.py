@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from launch.plan import Plan
+from launch.strategies.gpu_data import BENCHMARK
 from planner.exports.head import head_lines, settings_left
 from planner.exports.pinning import PIN_VARIABLE, pinned_start
 from planner.plans.plain_commands import plain_environment, torchrun_command
@@ -44,6 +45,8 @@ def script_settings(plan: Plan) -> dict[str, str]:
         "PLAN_PRECISION": plan.precision,
         "PLAN_FUSED_OPTIMIZER": str(int(plan.fused_optimizer)),
         "PLAN_COMPILE": str(int(plan.compile)),
+        "PLAN_CUDNN_BENCHMARK": str(int(bool(plan.options.get(BENCHMARK)))),
+        "PLAN_LR_SCALING": plan.lr_scaling,
     }
 
 

@@ -18,6 +18,7 @@ import slurm_stand_in
 from launch.plan import Plan
 from planner.errors import UsageError
 from planner.exports.formats import JSON, TEXT_FORMATS, export_text, find_format
+from planner.exports.head import settings_of_script
 from planner.plans.plain_commands import plain_commands
 from planner.scripts.naming import STRATEGY, script_name
 from probes.cpu import read_cpu
@@ -187,6 +188,32 @@ def test_what_only_ddlplan_does_is_said(place):
     assert "2 replicas in one process" in threads
     assert "onednn_linear" in threads
     assert "cut into 2 stages" in export_text(replace(STORED, plan=PLANS["stages"]), "sbatch")
+
+
+def test_scaling_of_the_learning_rate_is_handed_on():
+    """The story: exports of a plan that scales it had its batch and no word of that."""
+    scaled = replace(STORED, plan=replace(PLAN, lr_scaling="linear"))
+    for text_format in ("shell", "sbatch"):
+        assert "export PLAN_LR_SCALING=linear\n" in export_text(scaled, text_format)
+    assert 'LR_SCALING = "linear"\n' in export_text(scaled, "python")
+    assert "learning rate scaling linear" in settings_of_script(scaled.plan)
+    assert "learning rate scaling" not in " ".join(settings_of_script(PLAN))
+
+
+def test_a_script_is_told_whether_cudnn_times_its_algorithms():
+    """The story: only the Python module said it."""
+    texts = {name: export_text(replace(STORED, plan=ON_GPUS), name) for name in TEXT_FORMATS}
+    for text_format in ("shell", "sbatch"):
+        assert "export PLAN_CUDNN_BENCHMARK=1\n" in texts[text_format]
+        assert "export PLAN_CUDNN_BENCHMARK=0\n" in export_text(STORED, text_format)
+    assert "torch.backends.cudnn.benchmark = True\n" in texts["python"]
+
+
+def test_without_channels_last_tensors_stay_as_the_script_made_them():
+    """The story: those that were in another order than torch's own were put into that."""
+    moving = "tensor.data.to(memory_format=MEMORY_FORMAT)"
+    assert moving in export_text(STORED, "python")
+    assert moving not in export_text(replace(STORED, plan=ON_GPUS), "python")
 
 
 def test_gpus_are_counted_for_slurm_and_chosen_where_the_export_runs():

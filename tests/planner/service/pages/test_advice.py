@@ -226,7 +226,7 @@ def test_command_lines_say_what_they_do_not_set(change_plan):
     )
     plan, _, pages = change_plan(plan=chosen)
     said = pages.read(f"/plans/{plan}").text
-    assert "Your script has to set: batch 256," in said
+    assert "how these wait, and the allocator. Your script has to set: batch 256," in said
     assert "channels_last" in said
     assert "fused optimizer" in said
 
