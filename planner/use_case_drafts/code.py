@@ -11,8 +11,8 @@ from typing import TypeVar
 Node = TypeVar("Node", bound=ast.AST)
 
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__"}
-_WRAPPERS = {"DistributedDataParallel", "DDP", "DataParallel", "compile"}
-"""Calls around a model that ddlplan makes itself, where a plan has them."""
+_WRAPPERS = {"DistributedDataParallel", "DDP", "DataParallel"}
+"""Calls around a model that ddlplan makes itself, where a plan has them; so is torch.compile."""
 _TELLING = {
     *("print", "pprint", "display", "show", "imshow", "plot", "save", "dump", "write"),
     *("save_image", "add_param_group", "manual_seed", "seed", "append"),
@@ -21,6 +21,11 @@ _TELLING = {
 """Calls that are made for other ends than to change what they are given."""
 _MOVES = {"to", "cuda", "cpu"}
 _MODES = {"train", "eval", "zero_grad"}
+_KINDS = (
+    *("torch.float", "torch.bfloat", "torch.half", "torch.double", "torch.complex"),
+    *("torch.long", "torch.int", "torch.short", "torch.uint", "torch.bool"),
+)
+"""How the names of kinds of numbers begin."""
 
 
 def dotted(node: ast.AST) -> str:
@@ -104,8 +109,13 @@ def names_bound(nodes: Iterable[ast.AST]) -> set[str]:
 
 
 def _names_changed(statement: ast.stmt) -> set[str]:
-    """Give the names whose objects a statement may change: ``x.fit(...)``, ``x[0] = ...``."""
+    """Give the names whose objects a statement may change: ``x.fit(...)``, ``x[0] = ...``.
+
+    A loop that changes each ``p`` of ``x.parameters()`` changes ``x``; a definition, nothing.
+    """
     found: set[str] = set()
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return found
     for node in ast.walk(statement):
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=value))):
@@ -115,6 +125,9 @@ def _names_changed(statement: ast.stmt) -> set[str]:
                 | ast.Attribute(value=value, ctx=ast.Store())
             ):
                 found.add(dotted(value).partition(".")[0])
+    for node in reversed(list(ast.walk(statement))):  # inner loops first
+        if isinstance(node, ast.For) and found & names_bound([node.target]):
+            found |= names_read([node.iter]) - BUILTINS
     return found - {""}
 
 
@@ -159,20 +172,18 @@ class _Simplifier(ast.NodeTransformer):
                 attribute in _MOVES and _is_move(node) and not isinstance(value, ast.Constant)
             ):
                 return value
-        if last_name(node.func) in _WRAPPERS and node.args:
+        is_wrapper = last_name(node.func) in _WRAPPERS or dotted(node.func) == "torch.compile"
+        if is_wrapper and node.args:
             return node.args[0]
         return node
 
 
 def _is_move(call: ast.Call) -> bool:
     """Whether a call moves to a device, and does not change the kind of numbers."""
-    of_kind = [*call.args, *(k.value for k in call.keywords if k.arg == "dtype")]
-    return not any(
-        dotted(one).startswith(
-            ("torch.float", "torch.bfloat", "torch.half", "torch.long", "torch.int")
-        )
-        for one in of_kind
+    is_of_kind = any(
+        dotted(one).startswith(_KINDS) or last_name(one) == "dtype" for one in call.args
     )
+    return not is_of_kind and not any(keyword.arg == "dtype" for keyword in call.keywords)
 
 
 def simplified(statements: Iterable[ast.stmt]) -> list[ast.stmt]:

@@ -127,9 +127,10 @@ class DataFinder:
 
     def _validation(self) -> tuple[ast.expr | None, Sequence[ast.stmt], str]:
         """Find the validation samples: what another loader of the script opens."""
+        others = simplified(self._loop.others)  # as the loader is
         loaders = [
             (name, node, call)
-            for statement in self._loop.others
+            for statement in others
             for node in ast.walk(statement)
             for name, call in assignments([node])
             if isinstance(call, ast.Call) and last_name(call.func) == "DataLoader"
@@ -142,7 +143,7 @@ class DataFinder:
             _, statement, call = chosen[0]
             other = argument(call, "dataset", 0)
             if other is not None:
-                return other, simplified(statements_before(self._loop.others, statement)), ""
+                return other, simplified(statements_before(others, statement)), ""
         if loaders:
             names = ", ".join(name for name, _, _ in loaders)
             return None, [], f"validation samples: one of {names}; these are those for training"

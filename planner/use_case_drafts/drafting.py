@@ -16,6 +16,7 @@ from planner.use_case_drafts.code import (
     argument,
     assignments,
     calls_in,
+    dotted,
     given_to,
     last_name,
     names_bound,
@@ -157,7 +158,9 @@ class _Drafter:
             return Method(name="optimizer", arguments=arguments, todo=(text,))
         todo: list[str] = []
         match next(value for value in given_to(call) if _parameters_in([value])):
-            case ast.Call(func=ast.Attribute(attr="parameters"), args=[], keywords=[]) as first:
+            case ast.Call(
+                func=ast.Attribute(value=owner, attr="parameters"), args=[], keywords=[]
+            ) as first if _is_whole(owner):
                 call = _with_parameters(call, first)
             case first:
                 todo.append(f"of {ast.unparse(first)}, make what these parameters allow")
@@ -194,6 +197,12 @@ class _Drafter:
             # Schedules that it is made of are of this optimizer too.
             outer = slice_of(before, names_read([call]) - given, self._scope.fixed | given)
             body, todo = [*outer, ast.Return(call)], []
+            batches, _ = batches_per_step(self._loop, optimizer, self._before, self._options)
+            if batches != 1:
+                todo.append(
+                    f"a step may have several batches of {self._script.name}: see that what is "
+                    "counted here are steps, as steps_per_epoch"
+                )
         arguments = "self, optimizer, steps_per_epoch, epochs"
         return self._scope.method("schedule", arguments, body, line=line, todo=todo)
 
@@ -203,7 +212,8 @@ class _Drafter:
                 case "clip_grad_norm_" | "clip_grad_norm":
                     limit = argument(call, "max_norm", 1)
                     value = value_of(limit, self._options, self._before)
-                    if isinstance(value, int | float) and argument(call, "norm_type") is None:
+                    is_plain = argument(call, "norm_type", 2) is None
+                    if is_plain and isinstance(value, int | float) and value > 0:
                         return float(value), []
                     return None, [f"max_gradient_norm: {ast.unparse(call)}, line {call.lineno}"]
                 case "clip_grad_value_":
@@ -235,13 +245,18 @@ def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:
 
 
 def _model_of(call: ast.Call) -> str | None:
-    """Give the one name whose parameters an optimizer is made of."""
+    """Give the one name whose parameters an optimizer is made of, or those of its parts."""
     owners = {
-        inner.func.value.id
+        dotted(inner.func.value).partition(".")[0]
         for inner in _parameters_in(given_to(call))
-        if isinstance(inner.func, ast.Attribute) and isinstance(inner.func.value, ast.Name)
-    }
+        if isinstance(inner.func, ast.Attribute)
+    } - {"", "self"}
     return owners.pop() if len(owners) == 1 else None
+
+
+def _is_whole(owner: ast.expr) -> bool:
+    """Tell whether parameters are those of a model, and not of a part such as ``model.head``."""
+    return dotted(owner).removeprefix("self.").removesuffix(".module").isidentifier()
 
 
 class _LengthReplacer(ast.NodeTransformer):

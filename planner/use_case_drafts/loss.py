@@ -22,6 +22,8 @@ from planner.use_case_drafts.scope import Scope
 from planner.use_case_drafts.training_loop import TrainingLoop, statements_before
 
 _OUTPUT = ast.Name("output", ast.Load())
+_WEIGHT_AT = {"CrossEntropyLoss": 0, "NLLLoss": 0, "cross_entropy": 2, "nll_loss": 2}
+"""Place of the classes' weights among the arguments of a call."""
 
 
 def find_loss(
@@ -187,7 +189,7 @@ def _remarks(body: Sequence[ast.stmt]) -> Iterator[str]:
             continue
         if constant_of(argument(call, "reduction")) == "sum":
             yield "the loss must be a mean: of a sum, parts of a batch do not add up"
-        weight = argument(call, "weight")
+        weight = argument(call, "weight", _WEIGHT_AT.get(kind))
         is_weighted = weight is not None and ast.unparse(weight) != "None"
         if is_weighted or argument(call, "ignore_index") is not None:
             yield "give weight(batch), what the mean of this loss is over: see docs/own-model.md"

@@ -30,6 +30,8 @@ class Options:
     holders: frozenset[str]
     """Names of what ``parse_args`` gave."""
     known: dict[str, Option]
+    changed: frozenset[str] = frozenset()
+    """Names of those that the script sets itself, such as ``args.lr *= 2``."""
 
 
 def read_options(tree: ast.Module) -> Options:
@@ -61,7 +63,13 @@ def read_options(tree: ast.Module) -> Options:
             case ast.Call(func=func, keywords=given) if last_name(func) == "set_defaults":
                 changed |= {k.arg for k in given if k.arg}
     known = {n: option for n, option in found.items() if option is not None and n not in changed}
-    return Options(frozenset(holders), known)
+    set_later = frozenset(
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if isinstance(node.value, ast.Name) and node.value.id in holders
+    )
+    return Options(frozenset(holders), known, set_later)
 
 
 def _is_parsing(value: ast.expr) -> bool:

@@ -166,6 +166,10 @@ class _OptionsReplacer(ast.NodeTransformer):
                 if (option := self._options.known.get(name)) is None:
                     self.problems.append(f"{holder}.{name} has no default that is written there")
                     return node
+                if name in self._options.changed:
+                    self.problems.append(
+                        f"the script sets {holder}.{name} itself: see that it has that value here"
+                    )
                 self.used[name] = option
                 return ast.Attribute(ast.Name("self", ast.Load()), setting_name(name), node.ctx)
         return self.generic_visit(node)

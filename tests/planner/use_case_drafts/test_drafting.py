@@ -153,6 +153,122 @@ for inputs, target in DataLoader(TensorDataset(codes, codes), batch_size=2):
     assert "".join(letters) == "ab\n    cd\n"
 
 
+def changed_script(script: str, old: str, new: str) -> str:
+    assert script.count(old) == 1
+    return script.replace(old, new)
+
+
+def test_parameters_that_the_script_freezes_in_a_loop_stay_frozen(tmp_path):
+    """The story: the loop was left out, so that a model was trained of which the head should be."""
+    loop = (
+        "for layer in [trained[0]]:\n"
+        "    for parameter in layer.parameters():\n"
+        "        parameter.requires_grad = False\n"
+    )
+    script = changed_script(drafted_scripts.AT_TOP_LEVEL, "print(trained)\n", loop)
+    case = load_case(draft_of(script, tmp_path), tmp_path)
+    are_trained = [parameter.requires_grad for parameter in case.model().parameters()]
+    assert are_trained == [False, False, True, True]
+
+
+def test_a_function_whose_argument_has_the_name_of_the_model_is_no_part_of_it(tmp_path):
+    """The story: its definition, and what it needs, became a part of the method `model`."""
+    function = "\n\ndef show(trained):\n    trained.eval()\n\n\n"
+    script = changed_script(drafted_scripts.AT_TOP_LEVEL, "print(trained)\n", function)
+    assert "def show" not in draft_of(script, tmp_path)
+
+
+def test_an_optimizer_of_a_part_of_the_model_is_marked(tmp_path):
+    """The story: it was given all parameters, and which model it is of was not found."""
+    script = changed_script(
+        drafted_scripts.IN_FUNCTIONS,
+        "Adadelta(model.parameters()",
+        "Adadelta(model.second.parameters()",
+    )
+    text = draft_of(script, tmp_path)
+    (todo,) = todos_of(text)
+    assert todo.text == "of model.second.parameters(), make what these parameters allow"
+    assert "NotImplementedError" not in text
+
+
+def test_only_torch_compiles_a_model(tmp_path):
+    """The story: `re.compile` was left out too, and a text was asked for its matches."""
+    script = changed_script(drafted_scripts.AT_TOP_LEVEL, "import argparse\n", "import re\n")
+    script = changed_script(script, "Points(40)", "Points(int(NUMBER.match('40')[0]))")
+    script = changed_script(script, "WIDTH = 4\n", "WIDTH = 4\nNUMBER = re.compile('[0-9]+')\n")
+    case = load_case(draft_of(script, tmp_path), tmp_path)
+    assert len(case.dataset(None, train=True)) == 40
+
+
+@pytest.mark.parametrize(
+    "kind", ["scores.dtype", "torch.double", "device, torch.double", "dtype=kind"]
+)
+def test_a_change_of_the_kind_of_numbers_is_no_move_to_a_device(kind, tmp_path):
+    """The story: labels that were made like the scores stayed whole numbers."""
+    script = changed_script(
+        drafted_scripts.AT_TOP_LEVEL, '["side"].float().to(device)', f'["side"].to({kind})'
+    )
+    assert f"].to({kind}))" in draft_of(script, tmp_path)
+
+
+def test_an_option_that_the_script_sets_itself_is_marked(tmp_path):
+    """The story: a learning rate that it scales was the default of its option."""
+    reading = "    args = read_arguments()\n"
+    script = changed_script(drafted_scripts.IN_FUNCTIONS, reading, f"{reading}    args.lr *= 2\n")
+    (todo,) = todos_of(draft_of(script, tmp_path))
+    assert todo.text == "the script sets args.lr itself: see that it has that value here"
+
+
+def test_weights_of_classes_are_found_without_their_name(tmp_path):
+    """The story: only `weight=...` was noticed."""
+    weighted = "F.nll_loss(output, target, torch.tensor([1.0, 2.0]))"
+    script = changed_script(drafted_scripts.IN_FUNCTIONS, "F.nll_loss(output, target)", weighted)
+    (todo,) = todos_of(draft_of(script, tmp_path))
+    assert todo.text.startswith("give weight(batch)")
+
+
+@pytest.mark.parametrize("limit", ["0.05, 1", "0.0", "0.05, norm_type=1"])
+def test_a_limit_of_another_norm_and_one_that_limits_nothing_are_marked(limit, tmp_path):
+    """The story: of another norm, by its place, it was the limit of the Euclidean one."""
+    script = changed_script(
+        drafted_scripts.AT_TOP_LEVEL, "parameters(), 0.05)", f"parameters(), {limit})"
+    )
+    text = draft_of(script, tmp_path)
+    assert "max_gradient_norm = " not in text
+    assert any(todo.text.startswith("max_gradient_norm: ") for todo in todos_of(text))
+
+
+def test_samples_on_a_device_are_not_taken_for_those_of_validation(tmp_path):
+    """The story: the loader for training was found a second time, and nothing said so."""
+    script = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+device = torch.device("cpu")
+points = torch.arange(8.0).reshape(4, 2)
+loader = DataLoader(TensorDataset(points.to(device), points.sum(1).to(device)), batch_size=2)
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for inputs, target in loader:
+    optimizer.zero_grad()
+    loss = (model(inputs).squeeze(1) - target).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+    (todo,) = todos_of(draft_of(script, tmp_path))
+    assert todo.text.startswith("validation samples: my train.py has none")
+
+
+def test_a_schedule_of_a_script_that_adds_up_gradients_is_marked(tmp_path):
+    """The story: what it counted in batches was taken for steps, of which there are fewer."""
+    steps = "        optimizer.step()\n        scheduler.step()\n"
+    fewer = f"        if (number + 1) % 4 == 0:\n{indent(steps, ' ' * 4)}"
+    script = changed_script(drafted_scripts.AT_TOP_LEVEL, steps, fewer)
+    script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
+    marked = [todo.text for todo in todos_of(draft_of(script, tmp_path))]
+    assert any(text.startswith("a step may have several batches of my train.py") for text in marked)
+
+
 def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
     text = draft_of(drafted_scripts.UNSURE, tmp_path)
     marked = "\n".join(todo.text for todo in todos_of(text))
