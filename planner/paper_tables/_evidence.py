@@ -221,6 +221,12 @@ class TrainingEvidence:
         return " + ".join(dict.fromkeys(host.plan.strategy for host in self.record.hosts))
 
     @property
+    def precision(self) -> str:
+        """Of its hosts: ``fp32``, or what else one of them computes in."""
+        found = dict.fromkeys(host.plan.precision for host in self.record.hosts)
+        return " + ".join([name for name in found if name != "fp32"] or found)
+
+    @property
     def workers(self) -> int:
         """Workers, or replicas that threads drive, of all hosts."""
         return sum(max(host.plan.processes, host.plan.replicas) for host in self.record.hosts)

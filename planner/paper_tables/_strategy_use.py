@@ -42,8 +42,9 @@ def _notes(held: StoredEvidence, case: str, shown: Mapping[str, TrainingEvidence
     )
     hosts = {label: one.record.hosts[0].host for label, one in shown.items()}
     for label, one in shown.items():
-        made_up = ", generated data" * one.is_generated
-        yield f"{label}: training {one.record.id} on {hosts[label]}{made_up}."
+        said = "" if one.precision == "fp32" else f" in {one.precision}"
+        said += ", generated data" * one.is_generated
+        yield f"{label}: training {one.record.id} on {hosts[label]}{said}."
     yield from held.describe_hosts(hosts.values())
     alone = {one.strategies for one in shown.values() if len(one.record.hosts) == 1}
     for strategy in strategy_names():

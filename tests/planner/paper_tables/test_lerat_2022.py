@@ -143,6 +143,44 @@ def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_a
         assert row["ours"].number == pytest.approx(40 / 20, rel=0.02)
 
 
+def test_training_in_fp32_comes_before_a_faster_one_that_rounds_and_that_says_so():
+    """The story: the ratio of one in bf16 to a core in fp32 was shown without a word."""
+    rounds = replace(worth_cases.BEST, precision="bf16")
+    faster = paper_cases.training(rounds, 90.0, number=4, hosts=2)
+    held = replace(EVIDENCE, trainings={"simplebig": [faster, *EVIDENCE.trained("simplebig")]})
+    row = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]
+    assert row["ours"].number == pytest.approx(60 / 20, rel=0.02)
+    assert row["plan"].text == "processes: vm vm1"
+    held = replace(EVIDENCE, trainings={"simplebig": [faster]})
+    row = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]
+    assert row["plan"].text == "processes bf16: vm vm1"
+    plot = next(one for one in PAPER.plots(held) if one.key == "lerat-simplebig-use")
+    assert "2 hosts: processes: training 4 on vm in bf16." in plot.notes
+
+
+def test_strategy_that_takes_the_gpus_of_a_machine_is_not_said_to_have_failed_on_its_cores():
+    """The story: what a pipeline on GPUs failed of stood in the table of the CPU."""
+    node = replace(NODE, gpus=tuple(Gpu(nvml_index=n, cuda_index=n) for n in range(2)))
+    pipeline = replace(
+        worth_cases.BEST, strategy="pipeline", replicas=1, devices=("cuda:0", "cuda:1")
+    )
+    trial = worth_cases.trial(30, pipeline, 10.0)
+    failed = replace(
+        trial.result, outcome=Outcome.OUT_OF_MEMORY, measurement=None, reason="no room on cuda:1"
+    )
+    trials = [*worth_cases.TRIALS, replace(trial, result=failed)]
+    study = paper_cases.study(trials=trials, hardware=node)
+    held = StoredEvidence(studies={"simplebig": [study]})
+    missing = [
+        rows_of(f"lerat-simplebig-{device}", held)["model parallel: pipeline"]["ours"].missing
+        for device in ("cpu", "gpu")
+    ]
+    assert missing == [
+        "on vm its plans train on GPUs",
+        "its trials failed: no room on cuda:1",
+    ]
+
+
 def test_commands_that_give_what_is_missing_name_the_data_of_the_row():
     """They searched with generated data, and the row of the photos stayed as it was."""
     of_photos = paper_cases.study(facts=replace(FACTS, data="/my photos"))
