@@ -166,14 +166,14 @@ def _choices(plan: Plan, facts: CaseFacts | None) -> Mapping[str, tuple[Any, ...
 
 
 def _changed(plan: Plan, name: str, value: Any) -> Plan | None:
+    """Give a plan with another value of a setting; ``None`` where its strategy has no such plan."""
+    changes = {name: value}
+    if name == WAIT_POLICY:  # an option
+        others = {option: one for option, one in plan.options.items() if option != name}
+        changes = {"options": others if value == WAIT_POLICIES[0] else {**others, name: value}}
     try:
-        if name == WAIT_POLICY:  # an option, which not every strategy knows
-            others = {option: one for option, one in plan.options.items() if option != name}
-            mine = {} if value == WAIT_POLICIES[0] else {name: value}
-            other = replace(plan, options={**others, **mine})
-            check_plan(other)
-        else:
-            other = replace(plan, **{name: value})
+        other = replace(plan, **changes)
+        check_plan(other)
     except (InvalidPlanError, UnknownStrategyError):
         return None
     return None if other == plan else other

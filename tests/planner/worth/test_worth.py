@@ -320,6 +320,28 @@ def test_what_no_search_tries_by_itself_is_not_tried_where_the_strategy_knows_it
     assert not settings & {"onednn_linear", "wait_policy"}
 
 
+def test_what_the_strategy_of_the_plan_refuses_is_no_variation():
+    """The story: of a plan on two GPUs it was said that a recorded step was not tried."""
+    facts = replace(FACTS, can_compile=True)
+    on_gpus = Plan(
+        strategy="gpu_data",
+        node_batch=128,
+        processes=2,
+        replicas=2,
+        devices=("cuda:0", "cuda:1"),
+    )
+    staged = replace(BEST, strategy="pipeline", replicas=1, micro_batches=2)
+    settings = []
+    for plan, node in ((on_gpus, TWO_GPUS), (staged, NODE)):
+        found = assess(replace(STORED, plan=plan), [trial(9, plan, 30.0)], facts, node)
+        settings.append({one.setting for one in found.variations})
+    of_gpus, of_stages = settings
+    assert "compile" in of_gpus
+    assert "cuda_graph" not in of_gpus
+    assert "memory_format" in of_stages
+    assert "compile" not in of_stages
+
+
 def test_baselines_are_known_by_their_settings(worth):
     plans = {one.name: one.plan for one in worth.baselines}
     assert plans == {
