@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from launch.checkpoints.training_state import OptimizerParts, OptimizerPiece, parameter_names
+from launch.errors import UseCaseError
 from launch.gradient_sync.node_channel.shared_state import DENSE, NO_GRADIENT
 from launch.gradient_sync.worker_sync.reducer import CrossNodeReducer, gradient_kind
 from launch.local_group.group import LocalGroup
@@ -109,6 +110,11 @@ class GradientAverager:
         rank = group.local_rank
         scope = scope or scope_of_class(optimizer)
         self._is_elementwise = scope is UpdateScope.ELEMENT
+        names = self._names(model)
+        self._addresses: list[tuple[str, nn.Parameter, int]] = []
+        if self._is_elementwise or group.size > 1:  # else any memory is as good
+            pairs = zip(names, shared.parameters, strict=True)
+            self._addresses = [(name, one, one.data_ptr()) for name, one in pairs]
         is_summed = reducer is not None  # by the node's rank, in the first buffer
         self._chunks: list[Chunk] = []
         update_groups: list[UpdateGroup] = []
@@ -138,7 +144,6 @@ class GradientAverager:
         self._final = FinalGradients(len(self._kinds))
         self._late: LateUpdate | None = None
         if update_groups and reducer is not None:
-            names = self._names(model)
             self._late = LateUpdate(
                 shared, names, update_groups, self._indices, group, reducer, self._pieces
             )
@@ -186,8 +191,12 @@ class GradientAverager:
 
         Returns:
             The mean loss over all samples, the same for each.
+
+        Raises:
+            UseCaseError: A parameter was given other memory.
         """
         self._begin()
+        self._check_memory()
         for kind, gradient in zip(self._kinds, self._mine, strict=True):
             if kind == NO_GRADIENT:
                 gradient.zero_()  # so that whoever sums need not ask
@@ -257,6 +266,15 @@ class GradientAverager:
             self.finish()
             self._kinds[:] = NO_GRADIENT
             self._is_begun = True
+
+    def _check_memory(self) -> None:
+        """Check that each parameter, none of which is locked now, is where updates are made."""
+        for name, parameter, address in self._addresses:
+            if parameter.data_ptr() != address:
+                raise UseCaseError(
+                    "the model or its optimizer puts other memory in the place of parameter "
+                    f"{name!r}, where updates do not reach it: change it in place, as with copy_()"
+                )
 
     def _agree(
         self, loss: float, weight: float, *, is_full: bool

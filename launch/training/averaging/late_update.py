@@ -188,17 +188,8 @@ class LateUpdate:
             self._since[mine] = self._step + 1
 
     def check_memory(self) -> None:
-        """Look for what keeps the memory of parameters. Before the step is agreed on.
-
-        Raises:
-            UseCaseError: The model has given a parameter other memory.
-        """
+        """Look for what keeps the memory of parameters. Before the step is agreed on."""
         if not self._is_off and (number := self._locked.find_shared()) is not None:
-            if not self._locked.has_memory(number):
-                raise UseCaseError(
-                    f"the model puts other memory in the place of {self._names[number]}, where "
-                    "updates do not reach it: change it in place, as with copy_()"
-                )
             self._turn_off(_Reason.SHARED, number)
         self._step += 1
 

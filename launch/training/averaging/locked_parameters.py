@@ -51,10 +51,6 @@ class LockedParameters:
         users = enumerate(map(count_users, self._memories))
         return next((number for number, now in users if now != self._users[number]), None)
 
-    def has_memory(self, number: int) -> bool:
-        """Whether a parameter, not locked, still has the memory that it was given."""
-        return memory_of(self._parameters[number]) == self._memories[number]
-
     def find_owner(self, tensor: Tensor) -> int | None:
         """Find the parameter whose memory a tensor shares."""
         return self._number.get(memory_of(tensor)) if torch._C._has_storage(tensor) else None

@@ -24,6 +24,7 @@ from averaging_cases import (
 from torch import nn
 from torch.optim import lr_scheduler
 
+from launch.errors import UseCaseError
 from launch.local_group.group import LocalThreadGroup
 from launch.training.averaging.averaging import GradientAverager
 from launch.training.averaging.clipping import GradientClipper
@@ -41,6 +42,18 @@ class Rows(nn.Module):
     def forward(self, pictures):
         indices = (pictures.flatten(1)[:, :4].abs() * 10).long()
         return self.rows(indices).sum((1, 2))[:, None] ** 2
+
+
+class Replaced(nn.Module):
+    """Limits the norm of its weight by putting another tensor in its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(27, 1)
+
+    def forward(self, pictures):
+        self.layer.weight.data = torch.renorm(self.layer.weight.data, 2, 0, 0.5)
+        return self.layer(pictures.flatten(1))
 
 
 class Anchored(torch.optim.SGD):
@@ -150,6 +163,19 @@ def test_state_from_before_the_first_step_stays_with_its_elements(scope, form):
     so was that of pieces where the optimizer kept it in the order of the shape."""
     make = partial(Anchored, lr=0.1, form=form)
     assert_equal(train(Layers, make, scope=scope), train_alone(Layers, make))
+
+
+def test_parameter_that_is_given_other_memory_is_refused():
+    """The story: updates went to the memory of before. On one node such a layer never learned, and
+    nobody was told."""
+    where = "puts other memory in the place of parameter 'layer.weight'"
+    with pytest.raises(UseCaseError, match=where):
+        train(Replaced, momentum_sgd, workers=1)
+
+
+def test_whole_parameter_that_one_worker_updates_alone_may_have_any_memory():
+    ours = train(Replaced, momentum_sgd, workers=1, scope=UpdateScope.TENSOR)
+    assert_equal(ours, train_alone(Replaced, momentum_sgd))
 
 
 @pytest.mark.parametrize("chunk_bytes", [CACHE_LINE, 3 * CACHE_LINE, 1 << 20])
