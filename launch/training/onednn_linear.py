@@ -60,8 +60,13 @@ class _Linear(torch.autograd.Function):
         inputs, weight = ctx.saved_tensors
         needs_inputs, needs_weight, needs_bias = ctx.needs_input_grad
         rows = gradient.reshape(-1, gradient.size(-1))
+        of_inputs: Tensor | None = None
+        if needs_inputs and torch.is_grad_enabled():  # for a gradient of this one, as in a penalty
+            of_inputs = gradient @ weight
+        elif needs_inputs:
+            of_inputs = _multiply(gradient, weight.t())
         return (
-            _multiply(gradient, weight.t()) if needs_inputs else None,
+            of_inputs,
             rows.t() @ inputs.reshape(-1, inputs.size(-1)) if needs_weight else None,
             rows.sum(0) if needs_bias else None,
         )

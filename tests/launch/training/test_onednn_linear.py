@@ -43,6 +43,24 @@ def test_output_and_gradients_are_those_of_torch(monkeypatch, shape, has_bias):
         torch.testing.assert_close(other, own, rtol=EXACT, atol=EXACT)
 
 
+def test_gradient_of_a_gradient_is_that_of_torch(monkeypatch):
+    """The story: the product in the backward pass had no gradient, which a loss with derivatives of
+    the model needs."""
+    torch.manual_seed(1)
+    layers = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+    found = []
+    for is_plain in (True, False):
+        if not is_plain:
+            monkeypatch.setattr(nn.Linear, "forward", onednn_linear._forward)
+        layers.zero_grad()
+        inputs = torch.linspace(-1, 1, 12).reshape(3, 4).requires_grad_()
+        (slope,) = torch.autograd.grad(layers(inputs).sum(), inputs, create_graph=True)
+        (slope**2).sum().backward()
+        found.append([inputs.grad, *(layer.weight.grad.clone() for layer in layers[::2])])
+    for own, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, own, rtol=EXACT, atol=EXACT)
+
+
 def test_weight_that_is_not_trained_gets_no_gradient():
     weight = nn.Parameter(torch.ones(2, 3), requires_grad=False)
     inputs = torch.ones(4, 3, requires_grad=True)
