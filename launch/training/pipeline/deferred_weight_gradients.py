@@ -31,14 +31,15 @@ class DeferredWeightGradients:
     """
 
     def __init__(self, layers: Iterable[nn.Module]) -> None:
-        self._layers = [(layer, _may_wait(layer)) for layer in layers]
+        self._layers = list(layers)
         self._waiting: dict[nn.Linear, list[tuple[Tensor, Tensor]]] = {}
 
     def __call__(self, value: Any) -> Any:
         """Run the layers forward."""
-        for layer, may_wait in self._layers:
+        for layer in self._layers:
             is_inner = isinstance(value, Tensor) and value.requires_grad and torch.is_grad_enabled()
-            value = self._run(layer, value) if may_wait and is_inner else layer(value)
+            # Asked each time: a weight may be frozen later.
+            value = self._run(layer, value) if is_inner and _may_wait(layer) else layer(value)
         return value
 
     @torch.no_grad()
@@ -47,7 +48,9 @@ class DeferredWeightGradients:
         for layer, pairs in self._waiting.items():
             inputs, gradients = zip(*pairs, strict=True)
             gradient = torch.cat([_rows(part) for part in gradients])
-            product = gradient.T @ torch.cat([_rows(part) for part in inputs]).to(gradient.dtype)
+            # Conjugated where they are complex, as autograd does; else this changes nothing.
+            rows = torch.cat([_rows(part) for part in inputs]).conj()
+            product = gradient.T @ rows.to(gradient.dtype)
             # By autograd, so that hooks of the gradient run.
             torch.autograd.backward([layer.weight], [product.to(layer.weight.dtype)])
         self._waiting.clear()

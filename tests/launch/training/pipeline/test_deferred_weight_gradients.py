@@ -17,14 +17,14 @@ class Special(nn.Linear):
 
 def gradients(layers: nn.Module, *batches: torch.Tensor) -> dict[str, torch.Tensor | None]:
     for batch in batches:
-        layers(batch).square().mean().backward()
+        layers(batch).abs().square().mean().backward()
     return {name: parameter.grad for name, parameter in layers.named_parameters()}
 
 
 def late_gradients(layers: nn.Sequential, *batches: torch.Tensor) -> dict[str, torch.Tensor | None]:
     late = DeferredWeightGradients(layers)
     for batch in batches:
-        late(batch).square().mean().backward()
+        late(batch).abs().square().mean().backward()
     late.finish()
     return {name: parameter.grad for name, parameter in layers.named_parameters()}
 
@@ -42,6 +42,17 @@ def test_they_are_the_sum_over_all_micro_batches(shape, bias):
     )
     same = copy.deepcopy(layers)
     batches = [torch.randn(shape) for _ in range(3)]
+    expected = gradients(same, *batches)
+    for name, gradient in late_gradients(layers, *batches).items():
+        torch.testing.assert_close(gradient, expected[name])
+
+
+def test_those_of_complex_layers_are_the_sum_too():
+    """The story: the inputs were not conjugated."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(*(nn.Linear(3, 3, dtype=torch.cfloat) for _ in range(3)))
+    same = copy.deepcopy(layers)
+    batches = [torch.randn(4, 3, dtype=torch.cfloat) for _ in range(3)]
     expected = gradients(same, *batches)
     for name, gradient in late_gradients(layers, *batches).items():
         torch.testing.assert_close(gradient, expected[name])
@@ -68,6 +79,17 @@ def test_frozen_weights_have_none():
     found = late_gradients(layers, torch.randn(2, 3))
     assert found["1.weight"] is None
     assert found["0.weight"] is not None
+
+
+def test_weight_that_is_frozen_later_has_none():
+    """The story: the step ended with PyTorch's error, where other plans train on."""
+    layers = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    late = DeferredWeightGradients(layers)
+    layers[1].weight.requires_grad_(False)
+    late(torch.randn(2, 3)).sum().backward()
+    late.finish()
+    assert layers[1].weight.grad is None
+    assert layers[1].bias.grad is not None
 
 
 def test_nothing_is_left_from_one_step_to_the_next():
