@@ -247,7 +247,8 @@ def _assign(
     """Assign a batch to nodes of which each takes its least."""
     level_s = (1 - _ROUNDING) * _level_s(times, global_batch, least, most)
     batches = [
-        min(max(time.samples_within(level_s), low), high)
+        # A full node may have time for more samples than floats tell apart.
+        high if time.at(high) <= level_s else max(time.samples_within(level_s), low)
         for time, low, high in zip(times, least, most, strict=True)
     ]
     # What is left is less than a sample a node.

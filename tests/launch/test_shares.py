@@ -152,6 +152,13 @@ def test_samples_that_take_next_to_nothing_are_shared_at_once():
     assert times[0].samples_within(2e30) == pytest.approx(1e12)
 
 
+def test_full_node_beside_one_that_takes_ages_is_given_its_share_at_once():
+    """The story: in the time of the slow node the quick one could do more samples than floats tell
+    apart, and they were counted one by one."""
+    times = [line(0, 1e-30), line(0, 1.0)]
+    assert balance_batches(times, 1000, limits([1, 1], [10, None])) == (10, 990)
+
+
 def test_share_is_no_multiple_where_no_other_node_can_take_the_rest():
     alike = [StepTime(fixed_s=0.0, per_sample_s=1.0)] * 2
     assert sum(balance_batches(alike, 61, whole([8, 8]))) == 61
