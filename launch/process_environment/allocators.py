@@ -109,8 +109,8 @@ def set_allocator(allocator: str) -> None:
     """
     if allocator == "retain":
         _retain_freed_memory()
-    mapped = Path("/proc/self/maps").read_text()
-    if is_preloaded(allocator) and f"lib{allocator}" not in mapped:
+    mapped = Path("/proc/self/maps").read_bytes()  # names of files need not be text
+    if is_preloaded(allocator) and f"lib{allocator}".encode() not in mapped:
         raise InvalidPlanError(
             f"allocator={allocator} and a loader that left it out of this process: the log says "
             "why, use allocator=retain"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import sys
 from pathlib import Path
 
@@ -9,7 +11,11 @@ import pytest
 
 from launch.errors import InvalidPlanError
 from launch.plan import Plan
-from launch.process_environment.allocators import allocator_environment, find_allocators
+from launch.process_environment.allocators import (
+    allocator_environment,
+    find_allocators,
+    set_allocator,
+)
 from launch.workers.fork_server import ForkServer
 from launch.workers.fork_server_pool import ForkServerPool
 from launch.workers.group import WorkerGroup, explain_failure
@@ -62,6 +68,14 @@ def test_a_worker_without_the_library_of_its_plan_fails(training):
         failure = explain_failure(group, group.next_event(120))
     assert failure.error == "InvalidPlanError"
     assert "allocator=jemalloc and a loader that left it out" in failure.message
+
+
+def test_files_in_memory_may_have_names_that_are_no_text(tmp_path):
+    """The story: in a folder with such a name, every worker ended with a UnicodeDecodeError."""
+    with (tmp_path / os.fsdecode(b"caf\xe9")).open("w+b") as file:
+        file.truncate(mmap.PAGESIZE)
+        with mmap.mmap(file.fileno(), mmap.PAGESIZE):
+            set_allocator("default")
 
 
 @pytest.fixture
