@@ -25,8 +25,9 @@ def make_optimizer(plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter]
         InvalidPlanError: The plan asks for a fused form, and there is none.
         UseCaseError: A step cannot drive it.
     """
-    optimizer = case.optimizer(parameters)
-    check_optimizer(optimizer)
+    parameters = list(parameters)
+    optimizer = case.optimizer(iter(parameters))
+    check_optimizer(optimizer, parameters)
     if not plan.fused_optimizer:
         return optimizer
     if obstacle := _fused_obstacle(optimizer):
@@ -34,11 +35,15 @@ def make_optimizer(plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter]
     return _make_fused(optimizer)
 
 
-def check_optimizer(optimizer: Optimizer) -> None:
-    """Refuse an optimizer whose step evaluates the model by itself, as that of LBFGS does.
+def check_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+    """Refuse an optimizer that a step cannot drive.
+
+    Its step must not evaluate the model by itself, as that of LBFGS does. And it must train no
+    other tensors than those that it was made with: no step would clear or divide their gradients,
+    and workers that share parameters would not update them.
 
     Raises:
-        UseCaseError: It does.
+        UseCaseError: It does one of these.
     """
     try:
         signature(optimizer.step).bind()
@@ -47,6 +52,14 @@ def check_optimizer(optimizer: Optimizer) -> None:
             f"optimizer {type(optimizer).__name__} wants to evaluate the model by itself in each "
             f"step ({error}): use one whose step() needs gradients alone"
         ) from error
+    given = set(map(id, parameters))
+    trained = [one for group in optimizer.param_groups for one in group["params"]]
+    if others := [tuple(one.shape) for one in trained if id(one) not in given]:
+        raise UseCaseError(
+            f"optimizer {type(optimizer).__name__} trains a tensor of shape {others[0]} that is "
+            "none of the parameters it was given: make it a part of model(), and take from "
+            "optimizer(parameters) what it trains"
+        )
 
 
 def has_fused_form(optimizer: Optimizer) -> bool:

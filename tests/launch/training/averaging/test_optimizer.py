@@ -63,11 +63,16 @@ WITHOUT = [
 
 @pytest.mark.parametrize(("make", "why"), WITHOUT, ids=[why for _, why in WITHOUT])
 def test_an_optimizer_without_a_fused_form_is_refused_with_the_reason(make, why):
-    class Own(tiny_cases.Sgd):
-        def optimizer(self, parameters):
-            return make()
+    optimizer = make()
 
-    assert not has_fused_form(make())
+    class Own(tiny_cases.Sgd):
+        def model(self):
+            return nn.ParameterList(optimizer.param_groups[0]["params"])
+
+        def optimizer(self, parameters):
+            return optimizer
+
+    assert not has_fused_form(optimizer)
     with pytest.raises(InvalidPlanError, match=rf"fused_optimizer=True.*{why}.*: use"):
         made(FUSED, Own)
 
@@ -112,3 +117,15 @@ class ManySteps(tiny_cases.Sgd):
 def test_an_optimizer_that_evaluates_the_model_by_itself_is_refused_by_every_step():
     with pytest.raises(UseCaseError, match=r"optimizer LBFGS .*'closure'.*: use"):
         made(Plan(strategy="sequential", node_batch=8), ManySteps)
+
+
+class TrainsItsLoss(tiny_cases.Sgd):
+    def optimizer(self, parameters):
+        return torch.optim.SGD([*parameters, nn.Parameter(torch.ones(5))], lr=0.1)
+
+
+def test_an_optimizer_of_what_is_no_part_of_the_model_is_refused_by_every_step():
+    """The story: a parameter of the loss was left as it was by several workers, and one added its
+    gradients up from step to step."""
+    with pytest.raises(UseCaseError, match=r"SGD trains a tensor of shape \(5,\) that is .*: make"):
+        made(Plan(strategy="sequential", node_batch=8), TrainsItsLoss)
