@@ -87,7 +87,7 @@ class _Drafter:
                 f"{lines}), and a use case has one loss: {as_it_is(self._script)}"
             )
         name, call = next(iter(optimizers.items()), (None, None))
-        model = _model_of(call) if call is not None else None
+        model = _model_of(call, self._loop.body) if call is not None else None
         data = DataFinder(self._loop, self._before, self._scope, self._script.name)
         found = [
             self._model(model),
@@ -244,13 +244,18 @@ def _with_parameters(call: ast.Call, first: ast.expr) -> ast.Call:
     return ast.copy_location(ast.Call(call.func, args, keywords), call)
 
 
-def _model_of(call: ast.Call) -> str | None:
-    """Give the one name whose parameters an optimizer is made of, or those of its parts."""
-    owners = {
-        dotted(inner.func.value).partition(".")[0]
+def _model_of(call: ast.Call, loop: Sequence[ast.stmt]) -> str | None:
+    """Give the one name whose parameters an optimizer is made of, or those of its parts.
+
+    The loop calls a model, and not what only holds one, as ``args`` in ``args.net.parameters()``.
+    """
+    called = {dotted(inner.func) for inner in calls_in(loop)}
+    parts = [
+        dotted(inner.func.value).partition(".")
         for inner in _parameters_in(given_to(call))
         if isinstance(inner.func, ast.Attribute)
-    } - {"", "self"}
+    ]
+    owners = {name for name, _, part in parts if not part or name in called} - {"", "self"}
     return owners.pop() if len(owners) == 1 else None
 
 

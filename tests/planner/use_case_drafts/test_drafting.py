@@ -191,6 +191,32 @@ def test_an_optimizer_of_a_part_of_the_model_is_marked(tmp_path):
     assert "NotImplementedError" not in text
 
 
+@pytest.mark.parametrize("holder", ["ArgumentParser().parse_args()", "Namespace()"])
+def test_what_holds_a_model_is_not_taken_for_it(holder, tmp_path):
+    """The story: the options were returned as the model, or the draft ended with StopIteration."""
+    script = f"""
+import argparse
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+args = argparse.{holder}
+points = torch.arange(8.0).reshape(4, 2)
+args.net = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(args.net.parameters(), lr=0.01)
+for inputs, target in DataLoader(TensorDataset(points, points.sum(1)), batch_size=2):
+    optimizer.zero_grad()
+    loss = (args.net(inputs).squeeze(1) - target).square().mean()
+    loss.backward()
+    optimizer.step()
+"""
+    text = draft_of(script, tmp_path)
+    marked = [todo.text for todo in todos_of(text)]
+    assert "make the model: my train.py does not show which it is" in marked
+    assert "of args.net.parameters(), make what these parameters allow" in marked
+    assert 'raise NotImplementedError("TODO: model()")' in text
+
+
 def test_only_torch_compiles_a_model(tmp_path):
     """The story: `re.compile` was left out too, and a text was asked for its matches."""
     script = changed_script(drafted_scripts.AT_TOP_LEVEL, "import argparse\n", "import re\n")
