@@ -64,7 +64,8 @@ def _lines(stored: StoredPlan, stale_reasons: Sequence[str]) -> Iterator[str]:
     if retains:
         yield _RETAIN.rstrip("\n")
     elif allocators.is_preloaded(plan.allocator):
-        yield f'if "lib{plan.allocator}" not in Path("/proc/self/maps").read_text():'
+        # Bytes, as names of files need not be text.
+        yield f'if b"lib{plan.allocator}" not in Path("/proc/self/maps").read_bytes():'
         yield f'    print("{plan.allocator} is not loaded: LD_PRELOAD, see above")'
     yield ""
     yield ""

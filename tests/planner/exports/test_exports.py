@@ -232,6 +232,13 @@ def test_an_allocator_is_preloaded_by_its_name_alone():
     assert "libtcmalloc_minimal.so.4${LD_PRELOAD:+:$LD_PRELOAD}\n" in script
 
 
+def test_module_looks_for_its_allocator_beside_files_whose_names_are_no_text():
+    """The story: in a folder with such a name, its import ended with a UnicodeDecodeError."""
+    text = export_text(replace(STORED, plan=PLANS["compiled"]), "python")
+    assert 'b"libjemalloc" not in Path("/proc/self/maps").read_bytes()' in text
+    assert "read_text" not in text.partition("torch.set_num_interop_threads")[2]
+
+
 def test_every_format_is_in_the_help_by_each_of_its_names(ddlplan):
     """``slurm`` was taken, and only a page said so."""
     shown = re.findall(r"\w+", ddlplan.run("plans", "export", "--help").out)
