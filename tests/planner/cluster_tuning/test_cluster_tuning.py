@@ -99,6 +99,21 @@ def test_node_of_unknown_hardware_searches_for_itself():
     assert choose_leaders([None, None], [0, 0]) == (0, 1)
 
 
+@pytest.mark.parametrize(("shown", "leaders"), [((0, 1), [0, 0]), ((None, 0), [0, 1])])
+def test_equal_node_that_shows_other_gpus_searches_for_itself(shown, leaders, collector):
+    """Plans name GPUs by CUDA's numbers: with those of the other node it would train on others."""
+    node = node_of(2, gpus=2)
+    pairs = zip(node.gpus, shown, strict=True)
+    gpus = [replace(gpu, uuid=f"other {gpu.uuid}", cuda_index=number) for gpu, number in pairs]
+    other = replace(node, node="n2", gpus=tuple(gpus))
+    facts = {"a": facts_of(1, hardware=node), "b": facts_of(2, hardware=other)}
+    found = CheckedHosts(hosts=(host("a"), host("b")), findings=(), facts=facts, here=facts["a"])
+    task = ClusterTask(purpose=ClusterPurpose.PROBE)
+    tuning = ClusterDriver(task, found, Hosts.this_machine(HostAccess()), collector)
+    nodes = tuning._task(ClusterPurpose.PROBE, found.ranked).nodes
+    assert [one.leader for one in nodes] == leaders
+
+
 def test_equal_nodes_confirm_what_was_found():
     heard = Heard([0, 0, 2, 0])
     confirm = ConfirmPlans(plans=FOUND.plans)
