@@ -112,7 +112,10 @@ class UseCase:
         raise NotImplementedError
 
     def optimizer(self, parameters: Iterable[nn.Parameter]) -> Optimizer:
-        """Make the optimizer of these parameters."""
+        """Make the optimizer of these parameters, and of no others; some may be left out.
+
+        They are those of a whole model or, in a pipeline, of one stage.
+        """
         raise NotImplementedError
 
     def schedule(
