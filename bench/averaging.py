@@ -212,7 +212,7 @@ def _prepare_ours(
     from launch.training.averaging.optimizer import make_optimizer
 
     plan = Plan(strategy="processes", node_batch=_WORKERS, fused_optimizer=True)
-    optimizer = make_optimizer(plan, _Case(), model.parameters())
+    optimizer = make_optimizer(plan, _Case(), model.parameters(), model)
     averager = GradientAverager(model, optimizer, group)
     parameters = list(model.parameters())
 

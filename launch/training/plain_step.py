@@ -43,7 +43,7 @@ class PlainStep(TrainStep):
         self._replica = replica(plan, case, self.model, device)
         self._micro_batches = plan.micro_batches
         self._is_on_cpu = torch.device(device).type == "cpu"
-        self._optimizer = make_optimizer(plan, case, self.model.parameters())
+        self._optimizer = make_optimizer(plan, case, self.model.parameters(), self.model)
         self.optimizers = [self._optimizer]
         self._max_norm = case.max_gradient_norm
         reducer = group.make_reducer(self.model)

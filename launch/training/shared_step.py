@@ -56,7 +56,7 @@ class SharedStep(TrainStep):
         self._exchange: NoiseExchange | None = None
         self._replica = Replica(plan, case, model, "cpu")
         scope = scope or find_update_scope(case.optimizer, model)
-        optimizer = optimizer or make_optimizer(plan, case, model.parameters())
+        optimizer = optimizer or make_optimizer(plan, case, model.parameters(), model)
         self.optimizers = [optimizer]
         max_norm = case.max_gradient_norm
         clipper = None if max_norm is None else GradientClipper(max_norm, group)

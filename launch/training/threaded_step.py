@@ -45,7 +45,7 @@ class ThreadedStep(TrainStep):
         # Here, one after the other: replicas share torch's random numbers, and the use case, where
         # a LightningModule lends its place for parameters to each optimizer that it makes.
         scope = find_update_scope(case.optimizer, model)
-        optimizers = [make_optimizer(plan, case, one.parameters()) for one in models]
+        optimizers = [make_optimizer(plan, case, one.parameters(), one) for one in models]
         self._members = LocalThreadGroup.create(cores, group, models)
         # One executor per replica and not one for all: a replica stays on its thread, and the
         # thread on its cores with the operator threads that it has started.

@@ -76,7 +76,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
     batch = min(case.default_batch, training)
     scope = find_update_scope(case.optimizer, model)
     optimizer = case.optimizer(model.parameters())
-    check_optimizer(optimizer, model.parameters())
+    check_optimizer(optimizer, model)
     # What is wrong with it is told now, and not by each trial.
     make_schedule(
         case, optimizer, steps_per_epoch=-(-training // batch), epochs=max(1, task.epochs)

@@ -83,6 +83,4 @@ def choose_leaders(hardware: Sequence[Hashable], known: Sequence[int]) -> tuple[
         equal = [i for i, found in enumerate(hardware) if found == hardware[rank]]
         return max(equal, key=lambda i: (known[i], -i))
 
-    return tuple(
-        rank if one is None else leader_of(rank) for rank, one in enumerate(hardware)
-    )
+    return tuple(rank if one is None else leader_of(rank) for rank, one in enumerate(hardware))

@@ -135,9 +135,9 @@ class Lerat2022(Paper):
                 found.append(self._table(f"lerat-{case}-{key}", f"{title}, {what}", rows, notes))
             rows = list(_rows_of_several(held, case))
             notes = (
-                "Ours is the fastest training on several hosts, of those in fp32 if any, / one core "
-                "of the first host with the same data. They ran at different times: how far the "
-                "machine drifts is in the interval.",
+                "Ours is the fastest training on several hosts, in fp32 where there is one, / one "
+                "core of the first host with the same data. They ran at different times: how far "
+                "the machine drifts is in the interval.",
                 *map(describe_machine, held.of(case)),
                 _UNKNOWN,
             )

@@ -158,9 +158,11 @@ class _Drafter:
             return Method(name="optimizer", arguments=arguments, todo=(text,))
         todo: list[str] = []
         match next(value for value in given_to(call) if _parameters_in([value])):
-            case ast.Call(
-                func=ast.Attribute(value=owner, attr="parameters"), args=[], keywords=[]
-            ) as first if _is_whole(owner):
+            case (
+                ast.Call(
+                    func=ast.Attribute(value=owner, attr="parameters"), args=[], keywords=[]
+                ) as first
+            ) if _is_whole(owner):
                 call = _with_parameters(call, first)
             case first:
                 todo.append(f"of {ast.unparse(first)}, make what these parameters allow")

@@ -18,16 +18,23 @@ _FUSED = (SGD, Adam, AdamW, Adagrad)
 """Optimizers that torch has in a fused form, on CPU and GPU. By exact class."""
 
 
-def make_optimizer(plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter]) -> Optimizer:
+def make_optimizer(
+    plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter], model: nn.Module
+) -> Optimizer:
     """Make the use case's optimizer, fused where the plan says so.
+
+    Args:
+        plan: The plan.
+        case: The use case.
+        parameters: That it is to update.
+        model: Whose parameters it may have kept to choose among them.
 
     Raises:
         InvalidPlanError: The plan asks for a fused form, and there is none.
         UseCaseError: A step cannot drive it.
     """
-    parameters = list(parameters)
     optimizer = case.optimizer(iter(parameters))
-    check_optimizer(optimizer, parameters)
+    check_optimizer(optimizer, model)
     if not plan.fused_optimizer:
         return optimizer
     if obstacle := _fused_obstacle(optimizer):
@@ -35,12 +42,12 @@ def make_optimizer(plan: Plan, case: UseCase, parameters: Iterable[nn.Parameter]
     return _make_fused(optimizer)
 
 
-def check_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter]) -> None:
+def check_optimizer(optimizer: Optimizer, model: nn.Module) -> None:
     """Refuse an optimizer that a step cannot drive.
 
-    Its step must not evaluate the model by itself, as that of LBFGS does. And it must train no
-    other tensors than those that it was made with: no step would clear or divide their gradients,
-    and workers that share parameters would not update them.
+    Its step must not evaluate the model by itself, as that of LBFGS does. And it must train nothing
+    beside the model: no step would clear or divide such gradients, and workers that share
+    parameters would not update it.
 
     Raises:
         UseCaseError: It does one of these.
@@ -52,13 +59,14 @@ def check_optimizer(optimizer: Optimizer, parameters: Iterable[nn.Parameter]) ->
             f"optimizer {type(optimizer).__name__} wants to evaluate the model by itself in each "
             f"step ({error}): use one whose step() needs gradients alone"
         ) from error
-    given = set(map(id, parameters))
+    known = set(map(id, model.parameters()))
     trained = [one for group in optimizer.param_groups for one in group["params"]]
-    if others := [tuple(one.shape) for one in trained if id(one) not in given]:
+    others = [one for one in trained if one.requires_grad and id(one) not in known]
+    if others:
         raise UseCaseError(
-            f"optimizer {type(optimizer).__name__} trains a tensor of shape {others[0]} that is "
-            "none of the parameters it was given: make it a part of model(), and take from "
-            "optimizer(parameters) what it trains"
+            f"optimizer {type(optimizer).__name__} trains a tensor of shape "
+            f"{tuple(others[0].shape)} that is no parameter of the model: make it a part of "
+            "model(), and take from optimizer(parameters) what it trains"
         )
 
 

@@ -108,7 +108,7 @@ class PipelineStep(TrainStep):
         others = set(self.model.parameters()) - set(self._own.parameters())
         self._others = list(others) if self._device.type != "cpu" else []
         updated = self.model if self._scope is UpdateScope.MODEL else self._own
-        optimizer = make_optimizer(self._plan, self._case, updated.parameters())
+        optimizer = make_optimizer(self._plan, self._case, updated.parameters(), self.model)
         self.optimizers = [optimizer]
         self._update = self._make_update(optimizer)
         self.facts = cut.facts(self._layers)

@@ -18,7 +18,8 @@ FUSED = Plan(strategy="sequential", node_batch=8, fused_optimizer=True)
 
 def made(plan: Plan, case: type) -> torch.optim.Optimizer:
     own = adapt_use_case(case, "tiny")
-    return make_optimizer(plan, own, own.model().parameters())
+    model = own.model()
+    return make_optimizer(plan, own, model.parameters(), model)
 
 
 @pytest.mark.parametrize("case", ["Sgd", "AdamW", "Adagrad", "Groups"])
@@ -127,5 +128,7 @@ class TrainsItsLoss(tiny_cases.Sgd):
 def test_an_optimizer_of_what_is_no_part_of_the_model_is_refused_by_every_step():
     """The story: a parameter of the loss was left as it was by several workers, and one added its
     gradients up from step to step."""
-    with pytest.raises(UseCaseError, match=r"SGD trains a tensor of shape \(5,\) that is .*: make"):
+    with pytest.raises(
+        UseCaseError, match=r"SGD trains a tensor of shape \(5,\) that is no .*: make"
+    ):
         made(Plan(strategy="sequential", node_batch=8), TrainsItsLoss)
