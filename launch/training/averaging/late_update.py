@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from launch.errors import UseCaseError
@@ -170,14 +171,20 @@ class LateUpdate:
 
     @property
     def _is_off(self) -> bool:
-        return bool(((self._since > 0) & (self._since <= self._step)).any())
+        return bool(self._agreed().any())
+
+    def _agreed(self) -> NDArray[np.bool_]:
+        """Tell of each worker whether it wants no late updates, and all know of it."""
+        agreed: NDArray[np.bool_] = (self._since > 0) & (self._since <= self._step)
+        return agreed
 
     def take_warning(self) -> str | None:
         """Return why updates are no longer late, once and from the first worker alone."""
         if self._has_told or self._group.local_rank or not self._is_off:
             return None
         self._has_told = True
-        reason, number = self._reasons[self._since.nonzero()[0][0]].tolist()
+        # Not of a wish for the next step: its reason may not be readable here yet.
+        reason, number = self._reasons[self._agreed().argmax()].tolist()
         return _NOTICE.format(_REASONS[_Reason(reason)].format(self._names[number]))
 
     def _turn_off(self, reason: _Reason, number: int = 0) -> None:
