@@ -61,6 +61,7 @@ def describe(task: Task, case: UseCase, reporter: Reporter) -> CaseFacts:
         raise UseCaseError(
             f"the model of {name} has no parameter to train: set requires_grad on some"
         )
+    _check_buffers(model, name)
     check_state(model)
     has_batch_norm = any(isinstance(module, _BatchNorm) for module in model.modules())
     if has_batch_norm:
@@ -151,6 +152,21 @@ def _missing_data_named(task: Task) -> Iterator[None]:
             f"{name} fails without data, {type(error).__name__}: {error}{where}: name them with "
             "--data, if it reads some"
         ) from error
+
+
+def _check_buffers(model: nn.Module, name: str) -> None:
+    """Check that workers can share the model's buffers, saved ones and others.
+
+    Raises:
+        UseCaseError: One is not dense, and so has no memory of its own that could be shared.
+    """
+    for buffer_name, buffer in model.named_buffers():
+        if buffer.layout is not torch.strided:
+            raise UseCaseError(
+                f"buffer {buffer_name!r} of the model of {name} is a tensor of {buffer.layout}, "
+                "which workers cannot share: keep its indices and values as buffers, and make it "
+                "of them in forward()"
+            )
 
 
 def _is_unchecked(task: Task, digest: str) -> bool:

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import tiny_cases
 import torch
-from described_cases import described
+from described_cases import described, refusal
 from torch.nn import functional
 
 from launch.description.case_digest import digest_case
@@ -125,6 +125,28 @@ def test_state_that_no_file_can_hold_is_refused_before_the_search():
     """The story: a plan was found for hours, and then `launch` refused the model."""
     with pytest.raises(CheckpointError, match=r"state\['1._extra_state'\]\['calls'\] is a object"):
         described(tiny_cases.Unsaveable)
+
+
+class Graph(tiny_cases.Sgd):
+    is_saved = False
+
+    def model(self):
+        model = super().model()
+        neighbours = torch.eye(16).to_sparse()
+        model[5].register_buffer("neighbours", neighbours, persistent=self.is_saved)
+        return model
+
+
+class SavedGraph(Graph):
+    is_saved = True
+
+
+@pytest.mark.parametrize("case", [Graph, SavedGraph])
+def test_a_sparse_buffer_is_refused_with_what_to_keep_in_its_place(case):
+    """The story: a matrix of neighbours ended in torch's words on what sparse tensors lack."""
+    said = refusal(case)
+    assert said.startswith(f"buffer '5.neighbours' of the model of {case.__name__} is a tensor of")
+    assert said.endswith("keep its indices and values as buffers, and make it of them in forward()")
 
 
 class ManySteps(tiny_cases.Sgd):
