@@ -28,7 +28,7 @@ from planner.report.table import Column, Terminal, render_csv, render_facts, ren
 from planner.scripts.naming import STRATEGY as SCRIPT
 from planner.scripts.naming import describe_trained, hides_workers, is_script
 from planner.trials.result import TrialResult
-from planner.tuning.disturbances import explain_disturbances
+from planner.tuning.disturbances import END_OTHERS, find_remedies
 from planner.tuning.study import StoredTrial
 from probes import codec
 from probes.timing import Interval
@@ -119,16 +119,19 @@ def plan_facts(
 def doubt(value: Interval, results: Sequence[TrialResult] | None) -> str:
     """Say at the end of a figure's line that it is not reliable; nothing where it is.
 
-    What disturbed the turns of its search's trials decides on the remedy; both are named where
-    these are not at hand.
+    What disturbed the turns of its search's trials decides on the remedy; both usual ones are named
+    where these are not at hand.
     """
     if not is_unreliable(value):
         return ""
-    remedy = "on a quiet machine or with a larger --budget"
-    if results is not None:
-        is_disturbed = explain_disturbances(results) is not None
-        remedy = "on a quiet machine" if is_disturbed else "with a larger --budget"
-    return f"; not reliable: tune again {remedy}"
+    if results is None:
+        return "; not reliable: tune again on a quiet machine or with a larger --budget"
+    remedies = find_remedies(results)
+    first = ", ".join(remedy for remedy in remedies if remedy != END_OTHERS)
+    again = "tune again" if remedies else "tune again with a larger --budget"
+    if END_OTHERS in remedies:
+        again += " on a quiet machine"
+    return f"; not reliable: {first} and {again}" if first else f"; not reliable: {again}"
 
 
 def doubts(stored: StoredPlan, results: Sequence[TrialResult] | None = None) -> str:

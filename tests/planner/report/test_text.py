@@ -189,6 +189,27 @@ def test_figure_with_a_wide_interval_is_told_to_be_not_reliable_with_the_remedy(
     assert "DOUBTS" not in plans_table([(FOUND, ())], PIPE)
 
 
+@pytest.mark.parametrize(
+    ("disturbance", "remedy"),
+    [
+        (Disturbance(stolen_cores=0.5), "tune again with a larger --budget"),
+        (Disturbance(throttled_cores=1.0), "raise the quota and tune again"),
+        (
+            Disturbance(others_cores=1.1, overheated=1),
+            "improve the cooling of the processor and tune again on a quiet machine",
+        ),
+    ],
+)
+def test_remedy_of_a_figure_that_is_not_reliable_is_that_of_what_disturbed_it(disturbance, remedy):
+    """The story: a quiet machine was asked for where nothing but the processor's heat was there."""
+    wide = replace(FOUND, speedup=Interval(median=170.74, low=79.59, high=366.24, count=9))
+    turn = DisturbedTurn(round=1, disturbance=disturbance, was_repeated=False)
+    measured = replace(GOOD.measurement, rounds=tuple(range(9)), disturbed=(turn,))
+    disturbed = replace(TRIALS[0], result=replace(GOOD, measurement=measured))
+    facts = dict(plan_facts(wide, (), [disturbed]))
+    assert facts["speedup"].endswith(f"/s; not reliable: {remedy}")
+
+
 def test_a_plan_without_baseline_says_so():
     bare = replace(FOUND, speedup=None, baseline=None, peak_memory_bytes=None, step_time=None)
     text = plan_text(bare, ["made on other hardware"], (), PIPE)
