@@ -43,13 +43,13 @@ class Catalog:
         latest_ids = {row["name"]: row["id"] for row in reversed(rows)}
 
         def decode(row: Mapping[str, Any]) -> MachineRecord:
-            hardware = find_document(row["hardware"], Hardware)
-            is_current = row["id"] == latest_ids[row["name"]]
-            values = {**row, "hardware": hardware and row["hardware"], "is_current": is_current}
-            return codec.convert(values, MachineRecord, source="machine")
+            with self._database.decoding(nodes, row["id"]):
+                hardware = find_document(row["hardware"], Hardware)
+                is_current = row["id"] == latest_ids[row["name"]]
+                values = {**row, "hardware": hardware and row["hardware"], "is_current": is_current}
+                return codec.convert(values, MachineRecord, source="machine")
 
-        with self._database.decoding():
-            return [decode(row) for row in rows]
+        return [decode(row) for row in rows]
 
     def fingerprints(self) -> dict[str, str]:
         """Give the hardware that each node had most recently, by its name."""
@@ -166,16 +166,15 @@ class Catalog:
                 study_id = row["study_id"]
                 outcomes.setdefault(study_id, {})[row["outcome"]] = row["number"]
                 last[study_id] = max(row["last"], last.get(study_id, row["last"]))
-            return [
-                codec.convert(
-                    {
-                        **row,
-                        "facts": find_document(row["facts"], CaseFacts) and row["facts"],
-                        "outcomes": outcomes.get(row["id"], {}),
-                        "last_trial_at": last.get(row["id"]),
-                    },
-                    StudyRecord,
-                    source="study",
-                )
-                for row in rows
-            ]
+
+        def decode(row: Mapping[str, Any]) -> StudyRecord:
+            with self._database.decoding(studies, row["id"]):
+                values = {
+                    **row,
+                    "facts": find_document(row["facts"], CaseFacts) and row["facts"],
+                    "outcomes": outcomes.get(row["id"], {}),
+                    "last_trial_at": last.get(row["id"]),
+                }
+                return codec.convert(values, StudyRecord, source="study")
+
+        return [decode(row) for row in rows]

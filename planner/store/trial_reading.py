@@ -33,7 +33,10 @@ def read_with_studies(database: Database, query: Select[Any]) -> list[StoredTria
             }
             for row in connection.execute(of_them.where(studies.c.id.in_(wanted)))
         }
-        rows = map(plain_row, connection.execute(query).mappings())
-        return [trial_from_row(row | said[row["study_id"]]) for row in rows]
+        found = []
+        for row in map(plain_row, connection.execute(query).mappings()):
+            with database.decoding(trials, row["id"]):
+                found.append(trial_from_row(row | said[row["study_id"]]))
+        return found
 
     return database.read(work)

@@ -19,7 +19,7 @@ from sqlalchemy import Column, Connection, Engine, RowMapping, Select, Table, fu
 
 from launch.errors import InvalidPlanError
 from planner.errors import StoreCorruptError
-from planner.store.databases.tables import metadata
+from planner.store.databases.tables import metadata, plans
 from probes.errors import InvalidDocumentError, InvalidMeasurementError
 
 T = TypeVar("T")
@@ -66,6 +66,12 @@ def plain_row(row: RowMapping) -> dict[str, Any]:
     return {str(name): row[name] for name in row}
 
 
+def _table_of(query: Select[Any]) -> Table | None:
+    """Find the table whose rows a query gives, perhaps with more columns."""
+    first = next(iter(query.columns_clause_froms), None)
+    return first if isinstance(first, Table) else None
+
+
 def insert(connection: Connection, table: Table, values: Mapping[str, Any]) -> int:
     """Insert a row and give its number."""
     created = connection.execute(table.insert().values(**values)).inserted_primary_key
@@ -94,14 +100,24 @@ class Database(ABC):
             return self._read(work)
 
     @contextmanager
-    def decoding(self) -> Iterator[None]:
-        """Turn what decoding damaged rows raises into `StoreCorruptError`."""
+    def decoding(self, table: Table | None = None, number: int | None = None) -> Iterator[None]:
+        """Turn what decoding a damaged row raises into `StoreCorruptError`.
+
+        Args:
+            table: Of the row, where it is known.
+            number: Of the row in its table, where it is known.
+        """
         try:
             yield
         except UNREADABLE as error:
+            what, remedy = f"({error}), ddlplan db check says which", "restore a copy"
+            if table is not None and number is not None:
+                what = f"({table.name} {number}: {error})"
+            if table is plans and number is not None:
+                remedy = f"remove the plan with ddlplan plans rm {number}, {remedy}"
             raise StoreCorruptError(
-                f"database {self.name}: a row cannot be read ({error}): "
-                "restore a copy, or choose another with --db"
+                f"database {self.name}: a row cannot be read {what}: {remedy}, or choose another "
+                "with --db"
             ) from error
 
     @abstractmethod
@@ -147,11 +163,19 @@ class Database(ABC):
             StoreCorruptError: A row cannot be decoded.
         """
 
-        def work(connection: Connection) -> list[T]:
-            rows = connection.execute(query).mappings()
-            return [decode(plain_row(row)) for row in rows]
+        return self.read(self._fetching(query, decode))
 
-        return self.read(work)
+    def _fetching(self, query: Select[Any], decode: Callable[[dict[str, Any]], T]) -> Work[list[T]]:
+        table = _table_of(query)
+
+        def work(connection: Connection) -> list[T]:
+            found = []
+            for row in map(plain_row, connection.execute(query).mappings()):
+                with self.decoding(table, row.get("id")):
+                    found.append(decode(row))
+            return found
+
+        return work
 
     def find(
         self,
@@ -167,7 +191,8 @@ class Database(ABC):
         """
         if not 0 < wanted <= HIGHEST_NUMBER:
             return None
-        found = self.fetch(query.where(number == wanted), decode)
+        with self.decoding(_table_of(query), wanted):
+            found = self._read(self._fetching(query.where(number == wanted), decode))
         return found[0] if found else None
 
     def newest_number(self, table: Table) -> int:

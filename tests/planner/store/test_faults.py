@@ -70,6 +70,30 @@ def test_a_damaged_row_is_corrupt(filled, change):
 
 
 @pytest.mark.parametrize(
+    ("table", "change", "read"),
+    [
+        ("trials", "plan = '{}'", lambda store: store.studies.all_trials()),
+        ("trials", "plan = '{}'", lambda store: store.studies.trials(1)),
+        ("studies", "software = '[]'", lambda store: store.catalog.studies()),
+        ("studies", "software = 'no json'", lambda store: store.catalog.study(1)),
+    ],
+)
+def test_a_damaged_row_is_named_with_its_table(filled, table, change, read):
+    """The story: nobody could tell which of some thousand it was."""
+    execute(filled, f"UPDATE {table} SET {change}")
+    said = rf"\({table} 1: .*\): restore a copy, or choose"
+    with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match=said):
+        read(store)
+
+
+def test_a_row_that_says_nothing_of_itself_is_found_by_another_command(filled):
+    execute(filled, "UPDATE trials SET plan = 'no json'")
+    said = r"\), ddlplan db check says which: restore a copy"
+    with Store.open(str(filled)) as store, pytest.raises(StoreCorruptError, match=said):
+        store.studies.all_trials()
+
+
+@pytest.mark.parametrize(
     ("change", "read"),
     [
         (

@@ -57,7 +57,7 @@ def test_sum_of_an_older_release_costs_every_host_what_it_cost_the_busiest():
 def test_links_that_are_not_of_every_host_are_one_error(store, changes):
     """Each was a traceback of what computed with them."""
     store.machines.save_links(replace(LINKS, **changes))
-    with pytest.raises(StoreCorruptError, match=r"\(links: .* restore a copy"):
+    with pytest.raises(StoreCorruptError, match=r"\(links 1: links: .* restore a copy"):
         store.machines.find_links()
 
 
