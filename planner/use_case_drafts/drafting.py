@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from keyword import iskeyword
 from pathlib import Path
 from stat import S_ISREG
@@ -32,6 +32,17 @@ from planner.use_case_drafts.metrics import find_metrics
 from planner.use_case_drafts.options import read_options
 from planner.use_case_drafts.scope import Scope, value_of
 from planner.use_case_drafts.training_loop import TrainingLoop, as_it_is, find_loop, opened
+
+_EPOCHS = ("epochs", "num_epochs", "n_epochs", "max_epochs", "num_train_epochs")
+"""What scripts call the number of their epochs."""
+
+_STEPPED_BY_EPOCH = (
+    "steps it once per epoch, ddlplan after every step: write it so, with steps_per_epoch"
+)
+_NEVER_STEPPED = (
+    "does not show that it is stepped: leave this as it is where it never is, or write it with "
+    "steps_per_epoch, as ddlplan steps it after every step"
+)
 
 
 def draft_use_case(script: Path) -> Draft:
@@ -174,7 +185,7 @@ class _Drafter:
         """Give the learning-rate schedule: of several the last that is stepped with each batch."""
         if optimizer is None:
             return
-        by_batch, at_all = _names_stepped(self._loop.body), _names_stepped(self._loop.others)
+        by_batch, at_all = _names_stepped(self._loop.body), _names_stepped(self._tree.body)
         made: list[tuple[bool, bool, ast.Call]] = []
         for name, value in assignments(self._before):
             if isinstance(value, ast.Call):
@@ -182,19 +193,19 @@ class _Drafter:
                 if given is not None and last_name(given) == optimizer:
                     made.append((name in by_batch, name in at_all, value))
         if made:
-            is_stepped, _, call = max(reversed(made), key=lambda one: one[:2])
-            yield self._schedule_of(call, optimizer, is_stepped=is_stepped)
+            by_step, is_stepped, call = max(reversed(made), key=lambda one: one[:2])
+            otherwise = _STEPPED_BY_EPOCH if is_stepped else _NEVER_STEPPED
+            yield self._schedule_of(call, optimizer, None if by_step else otherwise)
 
-    def _schedule_of(self, call: ast.Call, optimizer: str, *, is_stepped: bool) -> Method:
+    def _schedule_of(self, call: ast.Call, optimizer: str, otherwise: str | None) -> Method:
+        """Make the method; what the script does otherwise than ddlplan is left to the user."""
         line, given = call.lineno, {"optimizer", "steps_per_epoch", "epochs"}
         body: list[ast.stmt] = [ast.Return(ast.Constant(None))]
-        todo = [
-            f"{ast.unparse(call)}: {self._script.name} steps it once per epoch, ddlplan after "
-            "every step: write it so, with steps_per_epoch"
-        ]
-        if is_stepped:
-            new = {optimizer: ast.Name("optimizer", ast.Load())}
-            lengths = _LengthReplacer(self._loop.batches)
+        todo = [f"{ast.unparse(call)}: {self._script.name} {otherwise}"]
+        if otherwise is None:
+            new = dict.fromkeys(_EPOCHS, ast.Name("epochs", ast.Load()))
+            new[optimizer] = ast.Name("optimizer", ast.Load())
+            lengths = _LengthReplacer(self._loop.batches, self._options.holders)
             call, *before = (lengths.visit(renamed(node, new)) for node in (call, *self._before))
             # Schedules that it is made of are of this optimizer too.
             outer = slice_of(before, names_read([call]) - given, self._scope.fixed | given)
@@ -267,10 +278,22 @@ def _is_whole(owner: ast.expr) -> bool:
 
 
 class _LengthReplacer(ast.NodeTransformer):
-    """Puts ``steps_per_epoch`` in the place of the number of batches."""
+    """Puts ``steps_per_epoch`` in the place of the number of batches, ``epochs`` of their option.
 
-    def __init__(self, batches: ast.expr) -> None:
+    What `launch` is told of them counts, not the script's default.
+    """
+
+    def __init__(self, batches: ast.expr, holders: Set[str]) -> None:
         self._text = f"len({ast.unparse(batches)})"
+        self._holders = holders
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        match node:
+            case ast.Attribute(value=ast.Name(id=holder), attr=name, ctx=ast.Load()) if (
+                holder in self._holders and name in _EPOCHS
+            ):
+                return ast.Name("epochs", ast.Load())
+        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if ast.unparse(node) == self._text:

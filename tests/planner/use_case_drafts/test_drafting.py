@@ -295,6 +295,38 @@ def test_a_schedule_of_a_script_that_adds_up_gradients_is_marked(tmp_path):
     assert any(text.startswith("a step may have several batches of my train.py") for text in marked)
 
 
+@pytest.mark.parametrize(
+    ("counted", "epochs"),
+    [
+        ('parser.add_argument("--epochs", type=int, default=1)', "args.epochs"),
+        ('parser.add_argument("--num-epochs", type=int, default=1)', "args.num_epochs"),
+        ("num_epochs = 1", "num_epochs"),
+    ],
+)
+def test_a_schedule_is_over_the_epochs_that_are_trained(counted, epochs, tmp_path):
+    """The story: it was over those of the script's default, whatever `launch --epochs` said."""
+    lines = f"parser = argparse.ArgumentParser()\n{counted}\nargs = parser.parse_args()\n"
+    script = changed_script(
+        drafted_scripts.AT_TOP_LEVEL,
+        "steps = len(loader)\n",
+        f"{lines}steps = len(loader) * {epochs}\n",
+    )
+    text = draft_of(script, tmp_path)
+    assert "        steps = steps_per_epoch * epochs\n" in text
+    assert "num_epochs" not in text
+    assert "epochs: int" not in text
+    (todo,) = todos_of(text)
+    assert todo.text.startswith("validation samples: my train.py has none")
+
+
+def test_a_schedule_that_is_never_stepped_is_marked_as_such(tmp_path):
+    """The story: it was said to be stepped once per epoch."""
+    script = changed_script(drafted_scripts.AT_TOP_LEVEL, "        scheduler.step()\n", "")
+    marked = "\n".join(todo.text for todo in todos_of(draft_of(script, tmp_path)))
+    assert re.search(r"SequentialLR\(.*\): my train\.py does not show that it is stepped", marked)
+    assert "once per epoch" not in marked
+
+
 def test_what_is_unsure_is_marked_and_not_guessed(tmp_path):
     text = draft_of(drafted_scripts.UNSURE, tmp_path)
     marked = "\n".join(todo.text for todo in todos_of(text))
