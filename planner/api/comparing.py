@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from launch.job import NodeJob
 from launch.mpi.job import MpiJob
 from launch.plan import Plan
 from launch.reports import Working
@@ -111,9 +112,8 @@ def compare(
     check_on_cpu([(numbers[node.host], node.plan) for node in prepared.job.nodes])
     cores = min(plan.node.cpu.usable_cores for plan in prepared.plans)
     check_loader_workers(request.loader_workers, cores)
-    own = prepared.job.nodes[0].plan
-    if own.precision != "fp32":
-        context.warn(f"our plan computes in {own.precision}, its peers in fp32")
+    if (warning := explain_precision(prepared.job.nodes)) is not None:
+        context.warn(warning)
     with machine_alone(listener, cancellation, waits=waits):
         if hosts.is_local:
             return _compare_here(request, prepared, context)
@@ -174,6 +174,17 @@ def check_loader_workers(number: int, cores: int) -> None:
             f"--loader-workers {number} and usable_cores={cores}: use at most {most}, which is "
             f"{_MOST_LOADERS_PER_CORE} for each core"
         )
+
+
+def explain_precision(nodes: Sequence[NodeJob]) -> str | None:
+    """Say where plans of ours compute in another precision than their peers; else ``None``."""
+    others = [node for node in nodes if node.plan.precision != "fp32"]
+    if not others:
+        return None
+    if len(nodes) == 1:
+        return f"our plan computes in {others[0].plan.precision}, its peers in fp32"
+    where = ", ".join(f"{node.plan.precision} on {node.host}" for node in others)
+    return f"our plans compute in {where}, their peers in fp32"
 
 
 def _find_plan_for(

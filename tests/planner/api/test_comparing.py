@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from launch.job import NodeJob
 from launch.plan import Plan
-from planner.api.comparing import check_loader_workers, check_on_cpu
+from planner.api.comparing import check_loader_workers, check_on_cpu, explain_precision
 from planner.errors import UsageError
 
 
@@ -22,3 +23,16 @@ def test_more_data_loading_processes_than_a_host_could_use_are_refused():
     check_loader_workers(8, 2)
     with pytest.raises(UsageError, match="--loader-workers 9 and usable_cores=2: use at most 8,"):
         check_loader_workers(9, 2)
+
+
+def test_every_host_whose_plan_computes_in_another_precision_is_named():
+    """The story: only the first host's plan was looked at."""
+    first, second = (
+        NodeJob(host=host, plan=Plan(strategy="threads", node_batch=32, precision=precision))
+        for host, precision in (("n1", "fp32"), ("n2", "bf16"))
+    )
+    assert explain_precision([first]) is None
+    assert explain_precision([second]) == "our plan computes in bf16, its peers in fp32"
+    assert explain_precision([first, second]) == (
+        "our plans compute in bf16 on n2, their peers in fp32"
+    )
