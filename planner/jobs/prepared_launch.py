@@ -67,6 +67,7 @@ class PreparedLaunch(Report):
                 plan_id=plans[node.host].id,
                 plan=node.plan,
                 plan_samples_per_s=plans[node.host].throughput_samples_per_s.median,
+                machine=node.machine,
             )
             for node in job.nodes
         )

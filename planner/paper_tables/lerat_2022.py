@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from launch.strategies import load_strategy, strategy_names
+from launch.strategies._gpus import usable_gpus, why_no_gpu
 from planner.paper_tables._base import Paper
 from planner.paper_tables._evidence import (
     StoredEvidence,
@@ -228,10 +229,13 @@ def _why_not(
     node = study.hardware
     if on_gpus and node is not None and not node.gpus:
         return explain_no_gpu(study.record.node, node)
+    if on_gpus and node is not None and (fault := why_no_gpu(node)) is not None:
+        return fault
     if on_gpus and node is not None and setting.strategy in ("pipeline", "hybrid"):
         needed = 2 if setting.strategy == "pipeline" else 4
-        if len(node.gpus) < needed:
-            gpus = format_count(len(node.gpus), "GPU")
+        usable = len(usable_gpus(node))
+        if usable < needed:
+            gpus = format_count(usable, "GPU" if usable == len(node.gpus) else "usable GPU")
             return f"{gpus} on {study.record.node}, and it needs {needed}"
     options = f"{data_option(study.data)}{db_option(held)}"
     tune = f"ddlplan tune --use-case {study.record.use_case}{options}"
@@ -328,7 +332,8 @@ def _study_beside(
     held: StoredEvidence, case: str, training: TrainingEvidence
 ) -> StudyEvidence | None:
     """Give the study of a training's first host with the same data."""
-    place = training.record.hosts[0].host, training.record.data
+    first = training.record.hosts[0]
+    place = first.machine or first.host, training.record.data  # a host file may have its address
     return next((one for one in held.of(case) if (one.record.node, one.data) == place), None)
 
 

@@ -35,6 +35,9 @@ class TrainingHost:
     plan_samples_per_s: float
     """Throughput that its stored plan has alone."""
 
+    machine: str | None = None
+    """Own name of the host, by which studies know it; ``None`` where it is not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 
 import pytest
 
@@ -28,6 +29,7 @@ def test_training_is_listed_and_shown_with_its_epochs_and_what_it_used(
     )
     (host,) = shown["hosts"]
     assert (host["host"], host["plan_id"]) == ("localhost", 1)
+    assert host["machine"] == platform.node()
     assert shown["expected_samples_per_s"] == host["plan_samples_per_s"]
     assert shown["run_directory"] == str(trained_folder.resolve() / "runs" / "1")
     assert shown["weights"].endswith("runs/1/weights.safetensors")

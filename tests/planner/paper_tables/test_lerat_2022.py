@@ -68,6 +68,19 @@ def test_too_few_gpus_are_counted_where_no_reason_for_none_is_on_record(num_gpus
     assert rows_of("lerat-simplebig-gpu", held)[setting]["ours"].missing == why
 
 
+@pytest.mark.parametrize(
+    ("in_parts", "why"),
+    [(1, "1 usable GPU on vm, and it needs 2"), (2, "no usable GPU: GPU 0 is cut up by MIG")],
+)
+def test_gpus_that_cannot_be_trained_on_are_not_counted(in_parts, why):
+    """The story: a machine with two, one of them cut up by MIG, was said to lack a trial alone."""
+    gpus = tuple(Gpu(nvml_index=n, cuda_index=n, mig_enabled=n < in_parts) for n in range(2))
+    node = replace(NODE, gpus=gpus, gpu_reason=None)
+    held = StoredEvidence(studies={"simplebig": [paper_cases.study(hardware=node)]})
+    said = rows_of("lerat-simplebig-gpu", held)["model parallel: pipeline"]["ours"].missing
+    assert said.startswith(why)
+
+
 def test_a_strategy_that_cannot_run_here_says_so():
     why = rows_of("lerat-simplebig-cpu")["hybrid: pipelines side by side"]["ours"].missing
     assert "at least 4 workers" in why
@@ -122,6 +135,22 @@ def test_training_on_several_hosts_is_held_against_one_core_of_the_first():
     assert row["published"].number == 26.62
     assert row["ours"].number == pytest.approx(60 / 20, rel=0.02)
     assert row["machine"].text == "2 hosts"
+
+
+def test_first_host_is_found_by_its_own_name_whatever_the_host_file_calls_it():
+    """The story: one that was listed by its address never had a baseline."""
+    trained = paper_cases.training(worth_cases.BEST, 60.0, hosts=2)
+    first, second = trained.record.hosts
+    by_address = replace(
+        trained,
+        record=replace(
+            trained.record, hosts=(replace(first, host="10.0.0.5", machine="vm"), second)
+        ),
+        read_usage=lambda: {"10.0.0.5": trained.usage["vm"]},
+    )
+    held = replace(EVIDENCE, trainings={"simplebig": [by_address]})
+    row = rows_of("lerat-simplebig-nodes", held)["MPI over nodes, CPU"]
+    assert row["ours"].number == pytest.approx(60 / 20, rel=0.02)
 
 
 def test_training_on_several_hosts_is_held_against_one_core_with_the_same_data_alone():
