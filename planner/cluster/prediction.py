@@ -89,8 +89,9 @@ def predict(
     ]
     full.sort(key=lambda node: node.time.at(node.limits.max_batch or 0))
     # Of many full nodes a few are enough: the fastest of them, and some between it and the last.
-    smaller = {times.batch_within(node) for node in full[:: max(1, len(full) // _FULL_NODES)]}
-    choice = [usual, *(times.predict(n) for n in smaller if n < usual.global_batch)]
+    most = usual.global_batch
+    smaller = {times.batch_within(node, most) for node in full[:: max(1, len(full) // _FULL_NODES)]}
+    choice = [usual, *(times.predict(n) for n in smaller if n < most)]
     return max(choice, key=lambda prediction: prediction.throughput_samples_per_s)
 
 
@@ -165,11 +166,16 @@ class _Times:
         part = computing_s / (self._overlapped_s - overhead_s)
         return part * self._overlapped_s + (1 - part) * self._wire_s
 
-    def batch_within(self, full: ClusterNode) -> int:
-        """Give the samples that all nodes can take in the time of one that is at its limit."""
+    def batch_within(self, full: ClusterNode, most: int) -> int:
+        """Give the samples that all nodes can take in the time of one that is at its limit.
+
+        Of a node that could take more than ``most``, so many count.
+        """
         assert full.limits.max_batch is not None
         time_s = self._busy[self._nodes.index(full)].at(full.limits.max_batch)
+        highest = [node.limits.clip(most) for node in self._nodes]
         return sum(
-            node.limits.clip(time.samples_within(time_s))
-            for node, time in zip(self._nodes, self._busy, strict=True)
+            # There may be time for more samples than floats tell apart.
+            high if time.at(high) <= time_s else node.limits.clip(time.samples_within(time_s))
+            for node, time, high in zip(self._nodes, self._busy, highest, strict=True)
         )

@@ -123,6 +123,20 @@ def test_full_node_does_not_wait_for_what_is_left_to_the_others():
     assert gains(verdict)["n2"] == pytest.approx(0.1, abs=0.03)
 
 
+def test_time_of_a_full_node_that_takes_ages_is_not_counted_in_samples_of_a_quick_one():
+    """The story: they are more than floats tell apart, and were counted one by one, for ever."""
+    slow, quick = (
+        node(
+            number,
+            time=StepTime(fixed_s=0, per_sample_s=sample_s),
+            tuned_batch=batch,
+            max_batch=batch,
+        )
+        for number, sample_s, batch in ((1, 1.0, 4), (2, 1e-30, 10))
+    )
+    assert predict([slow, quick], None, 1000).batches == (2, 9)
+
+
 def test_batch_that_no_subset_can_take_is_refused():
     nodes = [node(1, max_batch=100), node(2, max_batch=100)]
     with pytest.raises(InvalidPlanError, match="use at most 200 samples"):
