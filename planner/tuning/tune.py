@@ -76,7 +76,7 @@ class Tuner:
         self._waiting: Proposal | None = None
         self._leader: Plan | None = None
         self._look_batch: int | None = None
-        self._confirms = self._has_said_enough = False
+        self._confirms = self._has_said_enough = self._has_raced = False
 
     def search(self) -> bool:
         """Search until the budget is used up; tell whether it was interrupted before.
@@ -196,6 +196,7 @@ class Tuner:
                 else:
                     self._trials.leave(challenger, Outcome.NO_TIME, NO_TURN, search=search)
                 continue
+            self._has_raced = True
             if not self._are_comparable(incumbent.plan, challenger.plan):
                 if len(logs) >= LEAST_ROUNDS or self._spare_s() <= 0:
                     self._trials.leave(challenger, search=search)
@@ -350,7 +351,9 @@ class Tuner:
     def _finalists(self, search: PlanSearch) -> list[Plan]:
         """Give the plans of the final: by their own times, or by what all looks together say."""
         if self._look_batch is None:
-            return self._final.finalists(self._leader, search if self._may_draw() else None)
+            # Where there was time for the defaults alone, they have won against nothing.
+            leader = self._leader if self._has_raced else None
+            return self._final.finalists(leader, search if self._may_draw() else None)
         findings = self._findings
         ranked = [plan for plan in search.rank_tried() if self._allows(plan)]
         if not ranked:

@@ -16,7 +16,8 @@ from planner.trials.reports import TrialProgress
 from planner.trials.result import Outcome, Role, TrialResult
 from planner.tuning.conclusion import conclude
 from planner.tuning.findings import Findings
-from tests.planner.tuning.recorded_search import NODE, REQUEST, Recorded, Search
+from probes.timing import Measurement
+from tests.planner.tuning.recorded_search import DEFAULTS, NODE, REQUEST, Recorded, Search
 
 OTHER_NODE = replace(NODE, node="n2")
 
@@ -103,6 +104,26 @@ def test_interrupted_search_keeps_what_had_its_turns_and_goes_on_where_it_stoppe
     assert recorded.now_s > spent_s
     searched = [plan for role, plan in recorded.ran if role is Role.SEARCH]
     assert len(set(searched)) >= 5  # the best until then race again, and what had no turns
+
+
+def test_search_that_goes_on_at_its_end_has_its_best_plan_so_far_in_the_final(store, recorded):
+    """The story: PyTorch's defaults, which had raced against nothing, took its place, and there was
+    no final."""
+    asked = replace(REQUEST, trials=0)
+    best = replace(DEFAULTS, memory_format="channels_last", allocator="retain")
+    before = Search(store, Recorded(), asked).findings
+    timed = Measurement(samples_s=(best.node_batch * recorded.sample_s(best),) * 4)
+    made = TrialResult(
+        plan=best, role=Role.SEARCH, outcome=Outcome.OK, measurement=timed, elapsed_s=3.0
+    )
+    before.add(made)
+    larger = replace(best, node_batch=64)
+    before.add(replace(made, plan=larger, outcome=Outcome.CRASH, measurement=None, elapsed_s=141.0))
+    found = Search(store, recorded, asked).tune().plan
+    ran = [(role, plan) for role, plan in recorded.ran if role in (Role.SEARCH, Role.FINAL)]
+    assert ran == [(Role.FINAL, best)]
+    assert found.plan == best
+    assert found.speedup is not None
 
 
 def test_known_node_confirms_its_plan_in_three_trials_and_says_how_to_search_on(store):
