@@ -41,6 +41,10 @@ class PlanSource(ABC):
         """
         return False
 
+    def uses_cpu(self, node: Hardware) -> bool:
+        """Tell the same of CPUs: by default, whether none of its plans runs on a GPU."""
+        return not self.uses_gpus(node)
+
     @abstractmethod
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         """Draw one plan from the search space. Only where there is no `obstacle`.

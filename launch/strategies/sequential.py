@@ -31,6 +31,9 @@ class Sequential(Strategy):
     def uses_gpus(self, node: Hardware) -> bool:
         return bool(_gpu(node))
 
+    def uses_cpu(self, node: Hardware) -> bool:
+        return True
+
     def suggest(self, trial: Suggest, case: CaseFacts, node: Hardware) -> Plan:
         device = trial.suggest_categorical("sequential.device", ("cpu", *_gpu(node)))
         settings = (

@@ -238,9 +238,22 @@ def uses_gpus(sources: PlanSources, case: CaseFacts, node: Hardware) -> bool:
     Raises:
         UnknownStrategyError: There is no strategy of one of the names.
     """
+    return any(one.uses_gpus(node) for one in _without_obstacle(sources, case, node))
+
+
+def uses_cpu(sources: PlanSources, case: CaseFacts, node: Hardware) -> bool:
+    """Tell whether some plan that can be tried here may run on a CPU.
+
+    Raises:
+        UnknownStrategyError: There is no strategy of one of the names.
+    """
+    return any(one.uses_cpu(node) for one in _without_obstacle(sources, case, node))
+
+
+def _without_obstacle(sources: PlanSources, case: CaseFacts, node: Hardware) -> list[PlanSource]:
     loaded = _load(sources)
     obstacles = find_obstacles(loaded, case, node)
-    return any(one.uses_gpus(node) for name, one in loaded.items() if name not in obstacles)
+    return [one for name, one in loaded.items() if name not in obstacles]
 
 
 def _load(sources: PlanSources) -> Mapping[str, PlanSource]:

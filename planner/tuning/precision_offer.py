@@ -11,7 +11,7 @@ from launch.plan import Plan
 from launch.strategies import strategy_names
 from launch.strategies._gpus import cuda_devices, usable_gpus
 from planner.errors import NoPlanError
-from planner.search.space import uses_gpus
+from planner.search.space import uses_cpu, uses_gpus
 from planner.tuning.tune_request import TuneRequest
 from probes.hardware import Hardware
 
@@ -35,6 +35,8 @@ def offer_precisions(
 ) -> tuple[CaseFacts, tuple[str, ...]]:
     """Name the precisions that the user allows and that are good on this node.
 
+    Only those on devices that the wanted strategies use are checked.
+
     Args:
         case: What is trained.
         request: What the user allows.
@@ -52,9 +54,11 @@ def offer_precisions(
     limit_s = max(_LEAST_S, _SHARE * request.budget_s)
     cores = node.cpu.usable_cores
     plan = Plan(strategy="threads", node_batch=case.default_batch, threads_per_process=cores)
-    on_cpu = check(plan, _CPU_CHOICES, time_limit_s=limit_s)
+    on_cpu: Mapping[str, str | None] = {}
     on_gpu: Mapping[str, str | None] = {}
     wanted = request.strategies or strategy_names()
+    if uses_cpu(wanted, case, node):
+        on_cpu = check(plan, _CPU_CHOICES, time_limit_s=limit_s)
     if gpus := usable_gpus(node) if uses_gpus(wanted, case, node) else []:
         plan = replace(plan, devices=cuda_devices(gpus[:1]))
         on_gpu = check(plan, _GPU_CHOICES, time_limit_s=limit_s)

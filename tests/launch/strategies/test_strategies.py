@@ -242,12 +242,13 @@ def test_a_strategy_that_names_no_obstacle_has_plans_that_fit(
 
 
 @EVERY
-def test_a_strategy_says_whether_its_plans_use_gpus(name, tiny_facts, nodes):
+def test_a_strategy_says_whether_its_plans_use_gpus_and_whether_a_cpu(name, tiny_facts, nodes):
     strategy = load_strategy(name)
     for node in nodes:
         if strategy.obstacle(tiny_facts, node) is None:
             plans = guessed(name, tiny_facts, node)
             assert strategy.uses_gpus(node) is any(plan.gpus for plan in plans)
+            assert strategy.uses_cpu(node) is any("cpu" in plan.devices for plan in plans)
 
 
 def judged_and_expected(

@@ -82,6 +82,16 @@ def test_gpu_that_no_wanted_strategy_uses_is_not_judged():
     assert reasons == ()
 
 
+def test_cpu_that_no_wanted_strategy_uses_is_not_judged():
+    """The story: a fifth of the budget went into a check of what no plan could have."""
+    slow = check(bf16_cpu="is slow", bf16_internal_cpu="is slow too")
+    for request, expected in ((AUTO, ("fp32", "bf16")), (ONLY, ("bf16",))):
+        asked = replace(request, strategies=("gpu_data",))
+        case, reasons = offer_precisions(CASE, asked, GPU_NODE, slow)
+        assert (case.precisions, case.gpu_precisions) == (("fp32",), expected)
+        assert reasons == ()
+
+
 @pytest.fixture(scope="module")
 def obstacles(servers):
     """What checks of both precisions find, by the use case."""
