@@ -107,8 +107,7 @@ class PipelineStep(TrainStep):
                 parameter.data = parameter.detach().clone()
         others = set(self.model.parameters()) - set(self._own.parameters())
         self._others = list(others) if self._device.type != "cpu" else []
-        updated = self.model if self._scope is UpdateScope.MODEL else self._own
-        optimizer = make_optimizer(self._plan, self._case, updated.parameters(), self.model)
+        optimizer = self._make_optimizer()
         self.optimizers = [optimizer]
         self._update = self._make_update(optimizer)
         self.facts = cut.facts(self._layers)
@@ -278,6 +277,24 @@ class PipelineStep(TrainStep):
         """Whether each of several replicas has its own copy of the parameters of a stage."""
         average = self._plan.options.get("average", "shared")
         return self._plan.replicas > 1 and (self._device.type != "cpu" or average == "all_reduce")
+
+    def _make_optimizer(self) -> Optimizer:
+        """Make the optimizer of what this worker updates.
+
+        Raises:
+            InvalidPlanError: The use case's trains nothing of this stage.
+        """
+        updated = self.model if self._scope is UpdateScope.MODEL else self._own
+        try:
+            return make_optimizer(self._plan, self._case, updated.parameters(), self.model)
+        except ValueError as error:
+            if "empty parameter list" not in str(error):  # as torch says it
+                raise
+            raise InvalidPlanError(
+                f"strategy={self._plan.strategy} and a stage of layers {self._first} to "
+                f"{self._end - 1}, of which optimizer(parameters) trains nothing: use fewer "
+                "stages, another cut, or another strategy"
+            ) from error
 
     def _make_update(self, optimizer: Optimizer) -> StageUpdate:
         norm = self._case.max_gradient_norm

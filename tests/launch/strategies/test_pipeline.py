@@ -127,6 +127,14 @@ def test_a_model_without_layers_is_a_fault_of_the_use_case(training):
     assert failure.message.startswith("UseCaseError: the use case gives no layers(): ")
 
 
+def test_a_stage_of_which_the_optimizer_trains_nothing_is_a_fault_of_the_plan(training):
+    """The story: it ended in torch's "optimizer got an empty parameter list"."""
+    failure = training.failure_of("ConvolutionsAlone", with_options(TWO, cut="4"))
+    assert failure.message.startswith(
+        "InvalidPlanError: strategy=pipeline and a stage of layers 4 to 7, of which optimizer(par"
+    )
+
+
 @pytest.mark.parametrize("case", ["DetachFromInitInStages", "DetachKeptInStages"])
 @ANY
 def test_a_model_that_keeps_the_memory_of_a_parameter_is_refused(plan, case, training_on_four):

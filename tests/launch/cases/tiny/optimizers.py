@@ -62,6 +62,13 @@ class ClippedBiases(Clipped):
         return torch.optim.SGD([p for p in parameters if p.ndim == 1], lr=0.05, momentum=0.9)
 
 
+class ConvolutionsAlone(Sgd):
+    """Its linear layers stay as they are."""
+
+    def optimizer(self, parameters):
+        return torch.optim.SGD([p for p in parameters if p.ndim == 4], lr=0.05)
+
+
 class NormalisedSgd(torch.optim.Optimizer):
     """Not elementwise: each tensor's step depends on the norm of its whole gradient."""
 
