@@ -24,9 +24,10 @@ _STARTS = 2
 _FEWEST = 2
 """Plans of a second start at least: the best one and PyTorch's defaults."""
 
-_USUAL_ROUNDS = 4
-"""Rounds of a start that time is set aside for: eight pairs of AlexNet's turns, as two starts have
-them, say twice as much as four or five."""
+_USUAL_ROUNDS, _MOST_RESERVED_ROUNDS = 5, 12
+"""Rounds of a start that time is set aside for, at least and at most; in between as many as the
+budget has minutes. Eight pairs of AlexNet's turns, as two starts have them, say twice as much as
+four or five."""
 
 _ROUNDS_TO_SETTLE, _SETTLED = 8, 0.015
 """Rounds after which a start of the final may end, and the half width of its ratios' intervals
@@ -308,7 +309,7 @@ class Final:
             plans = [*self.finalists(leader), *others][:MOST_WHOLE_PLANS]
         rare = [plan for plan, _ in self._rare_plans(plans)]
         is_apart = self._trials.race.would_be_apart([*plans, defaults])
-        rounds = LEAST_ROUNDS if is_apart else _USUAL_ROUNDS
+        rounds = LEAST_ROUNDS if is_apart else self._usual_rounds()
         raced_s = self._least_time_s([*plans, defaults], is_apart=is_apart, rounds=rounds)
         budget_s = self._request.budget_s
         needed_s = _RESERVE_MARGIN * (
@@ -330,6 +331,10 @@ class Final:
                 return 0.0
             most_s = max(most_s, _RESERVE_MARGIN * once_s)
         return min(max(needed_s, _LEAST_FINAL_SHARE * budget_s), most_s)
+
+    def _usual_rounds(self) -> int:
+        by_budget = round(self._request.budget_s / 60)
+        return max(_USUAL_ROUNDS, min(by_budget, _MOST_RESERVED_ROUNDS))
 
 
 def _are_settled(entrants: Sequence[Entrant]) -> bool:

@@ -162,7 +162,6 @@ class Database(ABC):
         Raises:
             StoreCorruptError: A row cannot be decoded.
         """
-
         return self.read(self._fetching(query, decode))
 
     def _fetching(self, query: Select[Any], decode: Callable[[dict[str, Any]], T]) -> Work[list[T]]:
