@@ -150,8 +150,12 @@ class PairNoise:
 
     _prior_pairs: int = _PRIOR_PAIRS
 
+    _usual: float | None = field(default=None, init=False, repr=False, compare=False)
+    """Usual deviation, once it was asked for; ``None`` again after more was learned."""
+
     def learn(self, pair: str, logs: Sequence[float]) -> None:
         """Take in the logarithms of one pair of plans, in place of what was known of it."""
+        self._usual = None
         centre = fmean(logs) if logs else 0.0
         self._residuals[pair] = [log - centre for log in logs]
 
@@ -163,9 +167,16 @@ class PairNoise:
         """
         noise = cls(_prior_pairs=0)
         timed = [(result.plan, _Turns.of(result)) for result in results]
-        for number, ((plan, one), (beside, other)) in enumerate(combinations(timed, 2)):
+        in_round: dict[int, list[int]] = {}
+        for index, (_, turns) in enumerate(timed):
+            for number in turns.times_s:
+                in_round.setdefault(number, []).append(index)
+        # Few of a study's trials met, and it may have thousands: not every two are looked at.
+        met = {pair for raced in in_round.values() for pair in combinations(raced, 2)}
+        for first, second in sorted(met):
+            (plan, one), (beside, other) = timed[first], timed[second]
             if plan != beside:  # stored while it raced, and again: the same turns twice
-                noise.learn(str(number), one.logs_with(other))
+                noise.learn(f"{first} {second}", one.logs_with(other))
         if noise._pairs < _ENOUGH_PAIRS:
             noise._prior_pairs = _PRIOR_PAIRS
         return noise
@@ -178,6 +189,11 @@ class PairNoise:
     @property
     def usual_deviation(self) -> float:
         """The same without the few turns that took much longer, where enough pairs are known."""
+        if self._usual is None:
+            self._usual = self._find_usual()
+        return self._usual
+
+    def _find_usual(self) -> float:
         if self._pairs < _ENOUGH_PAIRS:
             return self.deviation
         stretched = [

@@ -177,6 +177,25 @@ def test_noise_of_a_search_is_that_of_all_pairs_that_met():
     assert PairNoise.of_results([first, second, elsewhere]).deviation == noise.deviation
 
 
+def test_trials_that_never_met_are_not_held_against_each_other(monkeypatch):
+    """The story: every two of a study's thousands of trials were."""
+
+    def refuse(*_rounds):
+        raise AssertionError("no two have a round in common")
+
+    monkeypatch.setattr("planner.trials.comparison.telling_rounds", refuse)
+    apart = [turns(batch, {batch: 1.0, 100 + batch: 1.0}) for batch in range(1, 20)]
+    assert PairNoise.of_results(apart).deviation == PairNoise().deviation
+
+
+def test_usual_deviation_counts_what_was_learned_since_it_was_asked_for():
+    noise = PairNoise()
+    noise.learn("first", [0.01, -0.01] * 5)
+    before = noise.usual_deviation
+    noise.learn("second", [0.2, -0.2] * 20)
+    assert noise.usual_deviation > 2 * before
+
+
 @pytest.mark.parametrize("factor", [1.0, 0.99])
 def test_plan_that_was_stored_while_it_raced_makes_no_noise_look_smaller(factor):
     """By now its steps may count as longer, all by one factor, as smaller last batches were seen.
