@@ -196,8 +196,11 @@ class Final:
         return True
 
     def _find_behind(self, entrants: Sequence[Entrant]) -> list[Entrant]:
-        """Find finalists that their turns show to be behind one of the same precision."""
-        finalists = [entrant for entrant in entrants if entrant.role is Role.FINAL]
+        """Find finalists that their turns show to be behind one of the same precision.
+
+        One that has failed cannot be chosen: those behind it may be the best.
+        """
+        finalists = [e for e in entrants if e.role is Role.FINAL and e.has_not_failed]
         return [
             one
             for one, other in permutations(finalists, 2)

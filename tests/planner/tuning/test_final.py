@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 from imagined_machines import node_of
 
 from launch.plan import Plan
-from planner.trials.result import Role
-from planner.tuning.final import _finals
-from tests.planner.tuning.recorded_search import REQUEST, Recorded, Search
+from planner.trials.contender import TrialFailedError
+from planner.trials.result import Outcome, Role
+from planner.tuning.entrant import Entrant
+from planner.tuning.final import Final, _finals
+from tests.planner.tuning.recorded_search import REQUEST, Recorded, RecordedContender, Search
 
 
 def test_what_is_only_compared_with_is_left_out_before_a_finalist():
@@ -57,3 +60,23 @@ def test_second_start_is_for_plans_that_may_be_the_best(store):
     ]
     assert behind
     assert {starts[plan] for plan in behind} == {1}
+
+
+def test_finalist_behind_one_that_failed_has_its_second_start():
+    """The story: the best plan of a final crashed, and what was left of it was started once."""
+    recorded = Recorded()
+    entrants = []
+    for batch in (16, 32, 64):
+        plan = Plan(strategy="sequential", node_batch=batch)
+        contender = RecordedContender(recorded, plan, Role.FINAL)
+        entrants.append(Entrant(plan=plan, role=Role.FINAL, contender=contender))
+    trials = SimpleNamespace(
+        times=None, is_behind=lambda one, other: one.plan.node_batch > other.plan.node_batch
+    )
+    final = Final(SimpleNamespace(request=REQUEST), trials, recorded.clock)
+    best, second, third = entrants
+    behind = final._find_behind(entrants)
+    assert second in behind
+    assert third in behind
+    best.failure = TrialFailedError(Outcome.CRASH, "crash")
+    assert final._find_behind(entrants) == [third]
