@@ -6,7 +6,6 @@ import ast
 import re
 import runpy
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from textwrap import indent
 
@@ -18,30 +17,9 @@ sys.path.append(str(Path(__file__).parent))
 
 import drafted_scripts
 
-from launch.use_cases._adapter import adapt_use_case
-from planner.errors import UsageError
 from planner.use_case_drafts.drafting import draft_use_case
-from planner.use_case_drafts.options import Options, read_options
-from planner.use_case_drafts.scope import Scope
 from planner.use_case_drafts.writing import file_of, todos_of
-
-EXAMPLES = Path(__file__).parents[3] / "examples"
-
-
-def draft_of(text: str, folder: Path) -> str:
-    script = folder / "my train.py"
-    script.write_text(text)
-    return file_of(draft_use_case(script))
-
-
-def load_case(text: str, folder: Path):
-    file = folder / "case_of_script.py"
-    file.write_text(text)
-    spec = spec_from_file_location(f"case_{folder.name}", file)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (kind,) = [kind for kind in vars(module).values() if hasattr(kind, "optimizer")]
-    return adapt_use_case(kind, "drafted")
+from tests.planner.use_case_drafts.drafts import EXAMPLES, draft_of, load_case
 
 
 def trained_by(case) -> dict[str, torch.Tensor]:
@@ -372,146 +350,6 @@ def test_examples_need_only_validation_samples(name, tmp_path):
     assert case.dataset(None, train=True).is_generated
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("print(1", "train.py, line 1: no Python: '(' was never closed"),
-        (
-            "print(1)",
-            "train.py: no for loop calls backward(): tune the script as it is: ddlplan tune --",
-        ),
-    ],
-)
-def test_what_is_no_training_is_refused_in_one_line(text, message, tmp_path):
-    with pytest.raises(UsageError) as refused:
-        draft_of(text, tmp_path)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(("head", "encoding"), [("", "utf-8-sig"), ("# coding: cp1252", "cp1252")])
-def test_script_is_read_in_the_encoding_in_which_python_reads_it(head, encoding, tmp_path):
-    """The story: one with a byte order mark, as editors of Windows write it, was no Python."""
-    script = tmp_path / "train.py"
-    script.write_text(f"{head}\n# für Übungen{drafted_scripts.IN_FUNCTIONS}", encoding=encoding)
-    assert todos_of(file_of(draft_use_case(script))) == []
-
-
-@pytest.mark.parametrize(
-    ("head", "why"),
-    [
-        (b"", "invalid or missing encoding declaration"),
-        (b"import torch\n\n", "'utf-8' codec can't decode byte 0xfc"),
-    ],
-)
-def test_script_in_no_encoding_that_python_reads_is_refused_with_the_reason(head, why, tmp_path):
-    """The story: of one with an umlaut of Latin-1 it was said "no Python: utf-8"."""
-    script = tmp_path / "train.py"
-    script.write_bytes(head + b"# f\xfcr\n")
-    with pytest.raises(UsageError, match=f"train.py: no Python: {why}"):
-        draft_use_case(script)
-
-
-def test_two_optimizers_are_refused_by_name():
-    with pytest.raises(UsageError, match=r"2 optimizers \(generator_optimizer, optimizer\)"):
-        draft_use_case(EXAMPLES / "gan.py")
-
-
-def test_a_script_is_never_executed(tmp_path):
-    text = f"open({str(tmp_path / 'executed')!r}, 'w')\n" + drafted_scripts.AT_TOP_LEVEL
-    draft_of(text, tmp_path)
-    assert not (tmp_path / "executed").exists()
-
-
-@pytest.mark.parametrize(
-    ("condition", "batch", "todo"),
-    [
-        ("(number + 1) % PARTS == 0", 40, ""),
-        ("(number + 1) % PARTS == 0 or number + 1 == len(loader)", 40, ""),
-        ("(number + 1) % args.parts == 0", 10, r"batches of a step, .*: `if .*args.parts == 0`"),
-        ("loss < 9", 10, r"if the script steps after several .*: `if loss < 9` in line \d+"),
-    ],
-)
-def test_batch_is_that_of_a_step_where_the_script_adds_up_gradients(
-    condition, batch, todo, tmp_path
-):
-    steps = "        optimizer.step()\n        scheduler.step()\n"
-    script = drafted_scripts.AT_TOP_LEVEL.replace("WIDTH = 4", "WIDTH = 4\nPARTS = 4")
-    script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
-    assert steps in script
-    script = script.replace(steps, f"        if {condition}:\n    {steps}")
-    text = draft_of(script, tmp_path)
-    assert f"default_batch = {batch}\n" in text
-    assert bool(todo) == ("default_batch: " in text)
-    assert re.search(todo, text)
-
-
-@pytest.mark.parametrize(
-    ("steps", "batch"),
-    [
-        ("if number % 9 == 0:\n    profiler.step()\noptimizer.step()", 10),
-        ("optimizer.step()\nif number % 9:\n    continue\nprint(loss)", 10),
-        (
-            "if number % 9 == 0:\n    for p in trained.parameters():\n        continue\n"
-            "optimizer.step()",
-            10,
-        ),
-        ("if number % 9 == 0:\n    continue\noptimizer.step()", 10),
-        ("if not number % 9 or loss > 9:\n    continue\noptimizer.step()", 10),
-        ("if (number + 1) % 4:\n    continue\noptimizer.step()", 40),
-        ("if not (number + 1) % 4 == 0:\n    continue\noptimizer.step()", 40),
-        ("if (number + 1) % 4 == 0:\n    pass\nelse:\n    continue\noptimizer.step()", 40),
-        ("if amp:\n    scaler.step(optimizer)\nelse:\n    optimizer.step()", 10),
-        ("try:\n    optimizer.step()\nexcept RuntimeError:\n    raise", 10),
-        ("with record('step'):\n    if (number + 1) % 4 == 0:\n        optimizer.step()", 40),
-        ("try:\n    if (number + 1) % 4 == 0:\n        optimizer.step()\nfinally:\n    pass", 40),
-        ("if (number + 1) % 4:\n    pass\nelse:\n    optimizer.step()", 40),
-        ("if loss < 9:\n    if (number + 1) % 4 == 0:\n        optimizer.step()", 40),
-        (
-            "if amp:\n    if (number + 1) % 4 == 0:\n        scaler.step(optimizer)\n"
-            "elif (number + 1) % 4 == 0:\n    optimizer.step()",
-            40,
-        ),
-    ],
-)
-def test_only_a_condition_that_the_step_of_the_optimizer_depends_on_counts_batches(
-    steps, batch, tmp_path
-):
-    """The story: a profiler's step with every 100th batch gave a default_batch of 3200.
-
-    So did a batch in ten that is left out, which made one of ten times the size.
-    """
-    script = drafted_scripts.AT_TOP_LEVEL
-    script = script.replace("for batch in loader", "for number, batch in enumerate(loader)")
-    assert "        optimizer.step()\n" in script
-    script = script.replace("        optimizer.step()\n", indent(f"{steps}\n", " " * 8))
-    text = draft_of(script, tmp_path)
-    assert f"default_batch = {batch}\n" in text
-    assert "default_batch: " not in text
-
-
-def test_steps_that_accelerate_counts_are_those_of_all_their_batches(tmp_path):
-    script = (EXAMPLES / "accelerate_loop.py").read_text()
-    more = script.replace(
-        '"--accumulation", type=int, default=2', '"--accumulation", type=int, default=4'
-    )
-    assert more != script
-    batches = [
-        int(re.search(r"default_batch = (\d+)", draft_of(one, tmp_path))[1])
-        for one in (script, more)
-    ]
-    assert batches == [64, 128]
-
-
-def test_functions_that_read_the_command_line_are_named_in_the_same_order_every_time():
-    names = "abcdefgh"
-    tree = ast.parse("".join(f"def {name}(): return parser.parse_args()\n" for name in names))
-    body = ast.parse("\n".join(f"{name}()" for name in names)).body
-    scope = Scope(tree, tree.body, Options(frozenset(), {}))
-    (todo,) = scope.method("step", "", body, line=1).todo
-    assert todo == f"{', '.join(names)}() reads the command line: put its values here"
-
-
 def test_metric_that_is_left_out_is_named(tmp_path):
     metric = (
         "acc_steps = 4\ngrad_acc = 8\naccuracy = (trained(points).squeeze(1) > 0).float().mean()"
@@ -520,28 +358,3 @@ def test_metric_that_is_left_out_is_named(tmp_path):
     todo = todos_of(text)[0].text
     line = drafted_scripts.AT_TOP_LEVEL.count("\n") + 4
     assert re.match(rf"line {line} computes a metric: left out; metrics\(output, target\)", todo)
-
-
-@pytest.mark.parametrize(
-    ("added", "defaults"),
-    [
-        ('add_argument("--amp", action="store_true")', {"amp": False}),
-        ('add_argument("--amp", action="store_true", default=True)', {"amp": True}),
-        ('add_argument("--amp", action="store_true", default=cuda.is_available())', {}),
-        (
-            'add_argument("--cuda", action="store_true")\n'
-            'add_argument("--cpu", dest="cuda", action="store_false")',
-            {"cuda": False},
-        ),
-        (
-            'add_argument("--workers", default=os.cpu_count())\n'
-            'add_argument("-j", dest="workers", default=2)',
-            {},
-        ),
-        ('add_argument("--lr", default=0.1)\nset_defaults(lr=0.5)', {}),
-    ],
-)
-def test_default_of_an_option_is_the_one_that_argparse_takes(added, defaults):
-    """The story: a flag that is on by default was off, and of two for one thing the last one's."""
-    known = read_options(ast.parse(added)).known
-    assert {name: option.default for name, option in known.items()} == defaults
